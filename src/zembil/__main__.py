@@ -1,0 +1,5 @@
+"""`python -m zembil` is `zembil`."""
+
+from zembil.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""Merchants, their sandbox and live accounts, API keys and what each role may do."""

@@ -1,0 +1,32 @@
+"""What each role may do: the table that the code, the docs and the dashboard share (decisions, section 6)."""
+
+from enum import StrEnum
+
+from zembil.accounts.model import Role
+
+
+class Permission(StrEnum):
+    VIEW = "view"
+    CREATE_TRANSACTIONS = "create transactions"
+    MANAGE_WEBHOOKS = "manage webhooks"
+    USE_SANDBOX_TOOLS = "use sandbox tools"
+
+
+_EVERYONE = frozenset(Role)
+_WRITERS = frozenset({Role.ADMIN, Role.DEVELOPER})
+
+_SANDBOX: dict[Permission, frozenset[Role]] = {
+    Permission.VIEW: _EVERYONE,
+    Permission.CREATE_TRANSACTIONS: _WRITERS,
+    Permission.MANAGE_WEBHOOKS: _WRITERS,
+    Permission.USE_SANDBOX_TOOLS: _WRITERS,
+}
+_LIVE: dict[Permission, frozenset[Role]] = {
+    **_SANDBOX,
+    Permission.MANAGE_WEBHOOKS: frozenset({Role.ADMIN}),
+    Permission.USE_SANDBOX_TOOLS: frozenset(),
+}
+
+
+def allowed(role: Role, permission: Permission, *, livemode: bool) -> bool:
+    return role in (_LIVE if livemode else _SANDBOX)[permission]

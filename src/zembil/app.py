@@ -1,0 +1,93 @@
+"""Builds the HTTP application: the API at /v1 and /sandbox/v1, the payment pages, health."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route as PageRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from zembil.checkout.pages import PaymentPages
+from zembil.config import Settings
+from zembil.db.clock import Clock
+from zembil.db.pool import Database, reading
+from zembil.errors import ApiError, ResourceNotFound, ServiceUnavailable
+from zembil.payments.api import PaymentEndpoints
+from zembil.payments.charger import Charger
+from zembil.payments.model import link_prefix
+from zembil.payments.operations import PaymentWriter
+from zembil.qr import LinkCodes
+from zembil.sandbox_tools.api import SandboxEndpoints
+from zembil.telemetry import log
+from zembil.web.auth import KeyRing
+from zembil.web.endpoints import Endpoints
+from zembil.webhooks.api import WebhookEndpoints
+from zembil.webhooks.sender import Bell
+
+
+@asynccontextmanager
+async def application(db: Database, clock: Clock, settings: Settings, bell: Bell) -> AsyncGenerator[ASGIApp]:
+    """The application for the life of a process; what was accepted is written before it ends."""
+    key_ring = KeyRing(db, clock, settings)
+    writer = PaymentWriter(db)
+    codes = LinkCodes.for_links(link_prefix(settings.public_url))
+    routes = [
+        *PaymentEndpoints(db, settings, writer, codes, bell).routes(),
+        *WebhookEndpoints(db, settings).routes(),
+        *SandboxEndpoints(db, key_ring).routes(),
+    ]
+    pages = PaymentPages(Charger(db, clock, settings, bell), settings, codes)
+    try:
+        yield _Dispatch(
+            live=Endpoints(routes, key_ring=key_ring, clock=clock, livemode=True, prefix="/v1"),
+            sandbox=Endpoints(routes, key_ring=key_ring, clock=clock, livemode=False, prefix="/sandbox/v1"),
+            pages=_pages(pages, db),
+        )
+    finally:
+        await writer.drain()
+
+
+class _Dispatch:
+    """Sends a request to the API of its environment, or to the pages."""
+
+    def __init__(self, *, live: ASGIApp, sandbox: ASGIApp, pages: ASGIApp) -> None:
+        self._live, self._sandbox, self._pages = live, sandbox, pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["path"]
+        if path.startswith("/sandbox/v1/") or path == "/sandbox/v1":
+            await self._sandbox(scope, receive, send)
+        elif path.startswith("/v1/") or path == "/v1":
+            await self._live(scope, receive, send)
+        else:
+            await self._pages(scope, receive, send)
+
+
+def _pages(payment_pages: PaymentPages, db: Database) -> Starlette:
+    async def is_alive(_: Request) -> Response:
+        return JSONResponse({"status": "alive"})
+
+    async def is_ready(_: Request) -> Response:
+        try:
+            async with reading(db) as conn:
+                await conn.fetchval("SELECT 1")
+        except ServiceUnavailable:
+            return JSONResponse({"status": "the database is away"}, status_code=503)
+        return JSONResponse({"status": "ready"})
+
+    async def refused(request: Request, error: Exception) -> Response:
+        return await payment_pages.refused(request, error)
+
+    async def not_found(request: Request, _: Exception) -> Response:
+        return await payment_pages.refused(request, ResourceNotFound())
+
+    async def failed(request: Request, error: Exception) -> Response:
+        log.exception("page.failed", path=request.url.path, exc_info=error)
+        return await payment_pages.refused(request, error)
+
+    return Starlette(
+        routes=[PageRoute("/livez", is_alive), PageRoute("/readyz", is_ready), *payment_pages.routes()],
+        exception_handlers={ApiError: refused, 404: not_found, Exception: failed},
+    )

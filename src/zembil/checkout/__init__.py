@@ -1,0 +1,1 @@
+"""The payment page: what a payer sees behind a payment link."""

@@ -1,0 +1,165 @@
+"""zembil dev: everything on this machine, for trying and developing."""
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from zembil.cli.local import LocalData
+    from zembil.config import Settings
+    from zembil.db.clock import Clock
+    from zembil.db.pool import Database
+
+_FIRST_MERCHANT = "Merkato Coffee"
+_WILDCARDS = ("0.0.0.0", "::")
+
+
+def dev(
+    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 lets your phone in.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen on; 0 takes any free one.", min=0, max=65535)] = 8420,
+    data: Annotated[Path, typer.Option(help="Where everything is kept.")] = Path(".zembil"),
+    *,
+    reset: Annotated[bool, typer.Option("--reset", help="Throw away what is kept there and start anew.")] = False,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the browser.")] = False,
+    ready_file: Annotated[
+        Path | None, typer.Option(help="Once it serves, write addresses and keys into this file, as JSON.")
+    ] = None,
+) -> None:
+    """Run everything here: PostgreSQL, API, payment pages, worker. Needs nothing, keeps its data, ends with Ctrl-C."""
+    began = time.monotonic()
+    import asyncio
+    import json
+    from ipaddress import ip_network
+
+    from zembil import telemetry
+    from zembil.cli.local import LocalData, ready_document, write_private
+    from zembil.cli.process import listen, run
+    from zembil.config import Settings
+    from zembil.db.embedded import EmbeddedPostgres
+    from zembil.db.migrate import migrate
+
+    telemetry.configure_logs(people=sys.stderr.isatty())
+    local = LocalData(data.absolute())
+    listener = listen(host, port)
+    if reset:
+        local.reset()
+    local.make()
+    with EmbeddedPostgres.start(local.postgres) as postgres:
+        asyncio.run(migrate(postgres.url))
+        origin = f"http://{_reachable(host)}:{listener.getsockname()[1]}"
+        settings = Settings(
+            database_url=postgres.url,
+            secret_key=local.secret_key(),
+            public_url=origin,
+            sandbox_webhook_allow_networks=(ip_network("127.0.0.0/8"), ip_network("::1/128")),
+        )
+
+        async def ready(db: "Database", clock: "Clock") -> None:
+            keys = await _first_keys(local, db, clock)
+            document = ready_document(origin, keys, postgres.url)
+            write_private(local.running, json.dumps(document))
+            if ready_file is not None:
+                write_private(ready_file, json.dumps(document))
+                return
+            link = await _example_link(db, clock, settings, keys)
+            seconds = time.monotonic() - began
+            _welcome(document, link, local, f"PostgreSQL {postgres.version}", seconds)
+            if not no_open and _a_person_is_here():
+                typer.launch(link)
+
+        try:
+            run(settings, listener=listener, with_worker=True, ready=ready)
+        finally:
+            local.running.unlink(missing_ok=True)
+    if ready_file is None:
+        typer.echo("\nStopped. Your data is kept.")
+
+
+async def _first_keys(local: "LocalData", db: "Database", clock: "Clock") -> dict[str, dict[str, str]]:
+    """The keys of the merchant that the first start makes."""
+    from zembil.accounts.operations import create_merchant
+    from zembil.cli.local import named
+
+    keys = local.first_keys()
+    if keys is None:
+        new = await create_merchant(db, _FIRST_MERCHANT, at=clock.now())
+        keys = {"sandbox": named(new.sandbox), "live": named(new.live)}
+        local.keep_first_keys(keys)
+    return keys
+
+
+async def _example_link(db: "Database", clock: "Clock", settings: "Settings", keys: dict[str, dict[str, str]]) -> str:
+    """The link of a new payment to try, made as the API makes one."""
+    from zembil.accounts.queries import find_principal
+    from zembil.accounts.secrets import hashed
+    from zembil.db.pool import reading
+    from zembil.payments.model import link
+    from zembil.payments.operations import PaymentOrder, PaymentWriter, new_payment
+
+    async with reading(db) as conn:
+        principal = await find_principal(conn, hashed(keys["sandbox"]["admin_key"]))
+    if principal is None:
+        raise RuntimeError("the first merchant's key opens its account")
+    order = PaymentOrder(amount_santim=15_000, description="A first payment, to try", lifetime_seconds=86_400)
+    new = new_payment(order, principal.account, public_url=settings.public_url, at=clock.now())
+    await PaymentWriter(db).create(new)
+    return link(new.payment, settings.public_url)
+
+
+def _welcome(document: dict[str, Any], link: str, local: "LocalData", database: str, seconds: float) -> None:
+    """What a newcomer needs, ready to be pasted."""
+    from zembil.qr import LinkCodes
+
+    sandbox = document["sandbox"]
+    keys_path = _short(local.keys)
+    typer.echo(
+        f"""
+Zembil is ready ({seconds:.1f} s) · {database}
+
+  API        {sandbox["base_url"]}
+  Test key   {sandbox["admin_key"]}
+  All keys   {keys_path}
+
+Create a payment:
+
+  curl -s {sandbox["base_url"]}/payments \\
+    -H 'Authorization: Bearer {sandbox["admin_key"]}' \\
+    -H 'Content-Type: application/json' \\
+    -d '{{"amount": 150.00, "currency": "ETB", "description": "Coffee"}}'
+
+Pay this one, here or with your phone:
+
+  {link}
+"""
+    )
+    if sys.stdout.isatty():
+        prefix, _, _ = link.rpartition("/")
+        sys.stdout.write(LinkCodes.for_links(f"{prefix}/").terminal(link) + "\n")
+    typer.echo("Stop with Ctrl-C.")
+
+
+def _reachable(host: str) -> str:
+    """The address under which others reach a wildcard address; the host itself otherwise."""
+    import socket
+
+    if host in _WILDCARDS:
+        try:
+            host = socket.gethostbyname(socket.gethostname())
+        except OSError:
+            host = "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
+
+
+def _a_person_is_here() -> bool:
+    return sys.stdout.isatty() and not any(name in os.environ for name in ("CI", "SSH_CONNECTION", "SSH_TTY"))
+
+
+def _short(path: Path) -> str:
+    try:
+        return f"./{path.relative_to(Path.cwd())}"
+    except ValueError:
+        return str(path)

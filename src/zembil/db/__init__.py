@@ -1,0 +1,1 @@
+"""PostgreSQL: the pool, the clock, grouped writes, migrations, and the embedded server."""

@@ -1,0 +1,1 @@
+"""Payments and charges: created, charged over a rail, ended once."""

@@ -1,0 +1,217 @@
+"""POST /payments, GET /payments/{payment_id}, GET /payments."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from msgspec import Struct
+
+from zembil import ids, instants, money
+from zembil.accounts.permissions import Permission
+from zembil.config import Settings
+from zembil.db.pool import Database, UniqueViolation, reading
+from zembil.errors import DuplicateReference, Fault, ResourceNotFound, ValidationError
+from zembil.ids import Prefix
+from zembil.payments import queries
+from zembil.payments.model import PaymentStatus, link, shown
+from zembil.payments.operations import LIFETIME_SECONDS, PaymentOrder, PaymentWriter, new_payment
+from zembil.payments.queries import ListedPayment, PaymentFilter
+from zembil.qr import LinkCodes
+from zembil.rails import rail_for
+from zembil.rails.rail import Wallet
+from zembil.web import fields
+from zembil.web.parameters import Parameters
+from zembil.web.responses import Answer, success
+from zembil.web.routing import Call, Route
+from zembil.web.validation import must, parsed_body
+from zembil.webhooks.sender import Bell
+from zembil.wire import encoded
+
+_AMOUNT = "Give a JSON number greater than 0 with at most two decimals, for example 1500.00."
+_WALLETS = tuple(wallet.value for wallet in Wallet)
+
+
+def _check_amount(amount: Decimal) -> Iterator[Fault]:
+    santim = money.santim_of(amount)
+    if santim is None or santim <= 0:
+        yield Fault("", _AMOUNT)
+
+
+class CustomerOfPayment(Struct, frozen=True):
+    """`customer` in the body of POST /payments."""
+
+    id: Annotated[str, must("Give the id of a customer: cus_…")] | None = None
+    email: fields.Email | None = None
+    phone: fields.Phone | None = None
+    name: fields.Name | None = None
+
+
+class CreatePayment(Struct, frozen=True):
+    """The body of POST /payments."""
+
+    amount: Annotated[Decimal, must(_AMOUNT, check=_check_amount)]
+    currency: Annotated[Literal["ETB"], must("The only currency is ETB.")]
+    customer: Annotated[CustomerOfPayment, must("Give an object with email, phone and name.")] | None = None
+    description: fields.Description | None = None
+    callback_url: fields.Url | None = None
+    payment_method: Annotated[Literal["mobile_money"], must("The only payment method is mobile_money.")] | None = None
+    metadata: fields.Metadata | None = None
+    reference: Annotated[str, must("Give a text of 1 to 255 characters.", min_length=1, max_length=255)] | None = None
+    expires_in: Annotated[int, must("Give whole seconds from 300 to 2592000.", ge=300, le=2592000)] | None = None
+    mobile_money_provider: Annotated[Wallet, must(f"Give one of: {', '.join(_WALLETS)}.")] | None = None
+
+
+class CreatedPayment(Struct, frozen=True):
+    """The answer to POST /payments."""
+
+    id: str
+    status: PaymentStatus
+    amount: Decimal
+    currency: str
+    payment_method: str
+    payment_link: str
+    qr_code: str
+    expires_at: str
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentEndpoints:
+    """The endpoints of the API for payments."""
+
+    db: Database
+    settings: Settings
+    writer: PaymentWriter
+    codes: LinkCodes
+    bell: Bell
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("POST", "/payments", Permission.CREATE_TRANSACTIONS, self.create),
+            Route("GET", "/payments", Permission.VIEW, self.list),
+            Route("GET", "/payments/{payment_id}", Permission.VIEW, self.read),
+        ]
+
+    async def create(self, call: Call) -> Answer:
+        order = self._order(parsed_body(CreatePayment, call.body), livemode=call.account.livemode)
+        new = new_payment(order, call.account, public_url=self.settings.public_url, at=call.at)
+        try:
+            await self.writer.create(new)
+        except UniqueViolation:
+            raise DuplicateReference(
+                "Another pending or completed payment has this reference; look it up with GET /payments?reference=…"
+            ) from None
+        self.bell.ring()
+        payment = new.payment
+        payment_link = link(payment, self.settings.public_url)
+        return success(
+            CreatedPayment(
+                ids.shown(Prefix.PAYMENT, payment.id),
+                payment.status,
+                money.birr_of(payment.amount_santim),
+                money.CURRENCY,
+                "mobile_money",
+                payment_link,
+                self.codes.png_data_uri(payment_link),
+                instants.shown(payment.expires_at),
+                instants.shown(payment.created_at),
+            ),
+            status=201,
+        )
+
+    def _order(self, asked: CreatePayment, *, livemode: bool) -> PaymentOrder:
+        """What was asked for, with the checks that need more than the body."""
+        customer = asked.customer or CustomerOfPayment()
+        faults: list[Fault] = []
+        amount_santim = money.santim_of(asked.amount) or 0
+        if amount_santim > self.settings.payment_santim_max:
+            faults.append(
+                Fault("amount", f"The most is {money.shown(self.settings.payment_santim_max)} {money.CURRENCY}.")
+            )
+        if customer.id is not None:
+            faults.append(Fault("customer.id", "There is no customer with this id."))
+        if asked.mobile_money_provider is not None:
+            if customer.phone is None:
+                faults.append(Fault("customer.phone", "A prompt is pushed to this phone; it is required here."))
+            if rail_for(asked.mobile_money_provider, livemode=livemode) is None:
+                faults.append(Fault("mobile_money_provider", "This wallet is not connected for this account."))
+        if faults:
+            raise ValidationError(*faults)
+        return PaymentOrder(
+            amount_santim=amount_santim,
+            lifetime_seconds=asked.expires_in or LIFETIME_SECONDS,
+            email=customer.email,
+            phone=customer.phone,
+            name=customer.name,
+            description=asked.description,
+            reference=asked.reference,
+            callback_url=asked.callback_url,
+            metadata=asked.metadata,
+            mobile_money_provider=asked.mobile_money_provider,
+        )
+
+    async def read(self, call: Call) -> Answer:
+        payment_id = ids.parsed(Prefix.PAYMENT, call.path_values[0])
+        if payment_id is None:
+            raise ResourceNotFound
+        async with reading(self.db) as conn:
+            payment = await queries.find_payment(conn, call.account.id, payment_id)
+        if payment is None:
+            raise ResourceNotFound
+        return success(shown(payment, livemode=call.account.livemode, public_url=self.settings.public_url))
+
+    async def list(self, call: Call) -> Answer:
+        parameters = Parameters(call.query_string)
+        limit, offset = parameters.page()
+        wanted = _filter(parameters)
+        parameters.finish()
+        async with reading(self.db) as conn:
+            payments, total = await queries.list_payments(conn, call.account.id, wanted, limit=limit, offset=offset)
+        return success(
+            {
+                "payments": [_listed(payment, livemode=call.account.livemode) for payment in payments],
+                "pagination": {"limit": limit, "offset": offset, "total": total},
+            }
+        )
+
+
+def _filter(parameters: Parameters) -> PaymentFilter:
+    date_from, date_to = parameters.dates()
+    metadata = parameters.take_map("metadata")
+    return PaymentFilter(
+        status=parameters.take("status", _status, "Give one of: pending, completed, failed, cancelled."),
+        created_from=date_from,
+        created_to=date_to,
+        reference=parameters.take("reference", _text, "Give a reference."),
+        customer_id=parameters.take("customer", _customer_id, "Give the id of a customer: cus_…"),
+        phone=parameters.take("phone", _text, "Give a phone number in international form, its + written as %2B."),
+        metadata_json=encoded(metadata).decode() if metadata else None,
+    )
+
+
+def _status(text: str) -> PaymentStatus | None:
+    return PaymentStatus(text) if text in list(PaymentStatus) else None
+
+
+def _customer_id(text: str) -> Any:
+    return ids.parsed(Prefix.CUSTOMER, text)
+
+
+def _text(text: str) -> str | None:
+    return text or None
+
+
+def _listed(payment: ListedPayment, *, livemode: bool) -> dict[str, Any]:
+    item: dict[str, Any] = {
+        "id": ids.shown(Prefix.PAYMENT, payment.id),
+        "status": payment.status,
+        "amount": money.birr_of(payment.amount_santim),
+        "currency": money.CURRENCY,
+        "description": payment.description,
+        "created_at": instants.shown(ids.created_at(payment.id)),
+        "livemode": livemode,
+    }
+    if payment.reference is not None:
+        item["reference"] = payment.reference
+    return item

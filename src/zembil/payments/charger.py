@@ -1,0 +1,152 @@
+"""Charges payments: commit the charge, call the rail, apply what it said. No transaction is open during the call."""
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from datetime import datetime
+
+from zembil.accounts.model import Account
+from zembil.accounts.queries import find_account
+from zembil.config import Settings
+from zembil.db.clock import Clock
+from zembil.db.pool import Database, reading
+from zembil.errors import InvalidState, RateLimitExceeded, ServiceUnavailable
+from zembil.payments import lifecycle, operations, queries
+from zembil.payments.model import Charge, FailureCode, Payment
+from zembil.rails import rail_for
+from zembil.rails.rail import ChargeRequest, Outcome, Unknown, Wallet
+from zembil.telemetry import log
+from zembil.webhooks.sender import Bell
+
+CALL_SECONDS_MAX = 10
+_DUE_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Charger:
+    """Everything between a payment and its rail."""
+
+    db: Database
+    clock: Clock
+    settings: Settings
+    bell: Bell
+
+    async def charge_payment(
+        self, account: Account, payment: Payment, wallet: Wallet, *, phone: str, pushed: bool
+    ) -> Payment:
+        """Prompt the customer; answers the payment as it stands when the rail has taken or refused the charge.
+
+        Raises what operations.begin_charge raises, and InvalidState if the wallet is not connected.
+        """
+        rail = rail_for(wallet, livemode=account.livemode)
+        if rail is None:
+            raise InvalidState(f"{wallet.value} is not connected for this account.")
+        charged, charge = await operations.begin_charge(
+            self.db, account, payment.id, rail, phone=phone, pushed=pushed, at=self.clock.now()
+        )
+        outcome = await _called(rail.start_charge(_request(charged, charge, account), at=self._now(account)))
+        return await self.apply(account, charge, outcome)
+
+    async def apply(self, account: Account, charge: Charge, outcome: Outcome) -> Payment:
+        """Commit what a rail said of a charge, in answer or of its own accord."""
+        payment = await operations.apply_outcome(
+            self.db, account, charge, outcome, public_url=self.settings.public_url, at=self.clock.now()
+        )
+        self.bell.ring()
+        return payment
+
+    async def work(self) -> int:
+        """One round of what is due: expire, push, and ask rails; answers how much there was."""
+        to_push, expired = await operations.expire_payments(
+            self.db, public_url=self.settings.public_url, at=self.clock.now(), limit=_DUE_MAX
+        )
+        if expired:
+            self.bell.ring()
+        async with reading(self.db) as conn:
+            now = self.clock.now()
+            to_ask = await queries.claim_charges_to_ask(
+                conn, at=now, again_at=now + lifecycle.SUBMITTING_AT_MOST, limit=_DUE_MAX
+            )
+        await asyncio.gather(
+            *(self._guarded(self._push(payment)) for payment in to_push),
+            *(self._guarded(self._ask(charge)) for charge in to_ask),
+        )
+        return expired + len(to_push) + len(to_ask)
+
+    async def _guarded(self, work: Awaitable[None]) -> None:
+        """One payment's trouble must not keep the worker from the others; what is due stays due."""
+        try:
+            await work
+        except ServiceUnavailable:
+            log.warning("worker.postponed", reason="the database is away")
+        except Exception:  # noqa: BLE001
+            log.exception("worker.failed")
+
+    async def _push(self, payment: Payment) -> None:
+        """Prompt as asked for at creation. Whoever else begins first, the payment is charged once."""
+        account = await self._account(payment.account_id)
+        if payment.mobile_money_provider is None or payment.phone is None:
+            raise RuntimeError("only a payment with a wallet and a phone is due before it expires")
+        wallet = Wallet(payment.mobile_money_provider)
+        try:
+            if rail_for(wallet, livemode=account.livemode) is None:
+                await self._give_up(account, payment, FailureCode.PROVIDER_UNAVAILABLE)
+            else:
+                await self.charge_payment(account, payment, wallet, phone=payment.phone, pushed=True)
+        except InvalidState:
+            log.info("payment.not_pushed", reason="another charge was first")
+        except RateLimitExceeded:
+            await self._give_up(account, payment, FailureCode.PAYER_BUSY)
+
+    async def _give_up(self, account: Account, payment: Payment, failure_code: FailureCode) -> None:
+        await operations.fail_unpushed(
+            self.db, account, payment.id, failure_code, public_url=self.settings.public_url, at=self.clock.now()
+        )
+        self.bell.ring()
+
+    async def _ask(self, charge: Charge) -> None:
+        """Ask the rail what became of a charge."""
+        account = await self._account(charge.account_id)
+        async with reading(self.db) as conn:
+            payment = await queries.find_payment(conn, charge.account_id, charge.payment_id)
+        rail = rail_for(charge.rail, livemode=account.livemode)
+        if payment is None or rail is None:
+            outcome: Outcome = Unknown("the rail is not connected")
+        else:
+            outcome = await _called(rail.query_charge(_request(payment, charge, account), at=self._now(account)))
+        await self.apply(account, charge, outcome)
+
+    async def _account(self, account_id: int) -> Account:
+        async with reading(self.db) as conn:
+            account = await find_account(conn, account_id)
+        if account is None:
+            raise RuntimeError("a payment belongs to an account")
+        return account
+
+    def _now(self, account: Account) -> datetime:
+        return account.now(self.clock.now())
+
+
+async def _called(call: Awaitable[Outcome]) -> Outcome:
+    """What the rail said; silence and bugs of a connector are what nobody knows, never failure."""
+    try:
+        async with asyncio.timeout(CALL_SECONDS_MAX):
+            return await call
+    except TimeoutError:
+        return Unknown("the rail did not answer in time")
+    except Exception:  # noqa: BLE001
+        log.exception("rail.failed")
+        return Unknown("the connector failed")
+
+
+def _request(payment: Payment, charge: Charge, account: Account) -> ChargeRequest:
+    return ChargeRequest(
+        reference=charge.id,
+        amount_santim=payment.amount_santim,
+        phone=charge.phone,
+        title=account.merchant_name,
+        started_at=charge.started_at,
+        expires_at=payment.expires_at,
+        confirmed_at=charge.confirmed_at,
+        rail_reference=charge.rail_reference,
+    )

@@ -1,0 +1,240 @@
+"""What is done with payments and charges; each is one transaction, and none calls a rail."""
+
+import random
+import secrets
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from msgspec import Raw
+
+from zembil import ids, instants
+from zembil.accounts.model import Account
+from zembil.accounts.queries import list_accounts
+from zembil.db.grouped import GroupedWriter
+from zembil.db.pool import Connection, Database, transaction
+from zembil.errors import InvalidState, RateLimitExceeded, ResourceNotFound
+from zembil.payments import lifecycle, queries
+from zembil.payments.lifecycle import Change
+from zembil.payments.model import CancellationReason, Charge, FailureCode, Payment, PaymentStatus, shown
+from zembil.payments.queries import NewPayment
+from zembil.rails.rail import Outcome, Rail, Wallet
+from zembil.webhooks.model import Event, EventType, event_about
+from zembil.webhooks.queries import insert_events
+from zembil.wire import encoded
+
+LIFETIME_SECONDS = 3600
+PROMPTS_MAX = 3
+PROMPTS_WINDOW = timedelta(minutes=10)
+# The counts of an account are kept in so many rows, so that writers seldom wait for each other.
+COUNT_SLOTS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaymentOrder:
+    """What a merchant asked for, checked."""
+
+    amount_santim: int
+    lifetime_seconds: int = LIFETIME_SECONDS
+    email: str | None = None
+    phone: str | None = None
+    name: str | None = None
+    description: str | None = None
+    reference: str | None = None
+    callback_url: str | None = None
+    metadata: dict[str, str] | None = None
+    mobile_money_provider: Wallet | None = None
+
+
+def new_payment(order: PaymentOrder, account: Account, *, public_url: str, at: datetime) -> NewPayment:
+    """The payment that an order makes at the instant `at` of the database's time, and the event that tells of it."""
+    created_at = instants.to_the_millisecond(account.now(at))
+    expires_at = created_at + timedelta(seconds=order.lifetime_seconds)
+    payment = Payment(
+        account_id=account.id,
+        id=ids.new_id(created_at),
+        amount_santim=order.amount_santim,
+        expires_at=expires_at,
+        # One that is to be pushed is due at once, and only then expires.
+        due_at=at if order.mobile_money_provider else expires_at - account.clock_offset,
+        link_secret=secrets.token_bytes(16),
+        mobile_money_provider=order.mobile_money_provider,
+        email=order.email,
+        phone=order.phone,
+        name=order.name,
+        description=order.description,
+        reference=order.reference,
+        callback_url=order.callback_url,
+        metadata=Raw(encoded(order.metadata)) if order.metadata else None,
+    )
+    created = _event(account, EventType.PAYMENT_CREATED, payment, public_url=public_url, at=at)
+    return NewPayment(payment, created, bytes(payment.metadata).decode() if payment.metadata else None)
+
+
+class PaymentWriter:
+    """Creates payments in groups. Those with a reference go apart: one merchant's duplicate must not undo a group."""
+
+    def __init__(self, db: Database) -> None:
+        slots = random.sample(range(COUNT_SLOTS), COUNT_SLOTS)
+
+        async def write(conn: Connection, rows: Sequence[NewPayment], writer: int) -> None:
+            await queries.insert_payments(conn, rows, slot=slots[writer])
+
+        async def write_referenced(conn: Connection, rows: Sequence[NewPayment], writer: int) -> None:
+            await queries.insert_payments(conn, rows, slot=slots[-1 - writer])
+
+        self._plain = GroupedWriter[NewPayment](db, write)
+        self._referenced = GroupedWriter[NewPayment](db, write_referenced)
+
+    async def create(self, new: NewPayment) -> None:
+        """Commit the payment with its event and deliveries. Raises UniqueViolation for its reference."""
+        writer = self._plain if new.payment.reference is None else self._referenced
+        await writer.submit(new)
+
+    async def drain(self) -> None:
+        await self._plain.drain()
+        await self._referenced.drain()
+
+
+async def begin_charge(
+    db: Database, account: Account, payment_id: uuid.UUID, rail: Rail, *, phone: str, pushed: bool, at: datetime
+) -> tuple[Payment, Charge]:
+    """Commit a charge, before its rail hears of it.
+
+    Raises ResourceNotFound, InvalidState (not pending, expired, a charge already open, five used), RateLimitExceeded.
+    """
+    async with transaction(db) as conn:
+        payment = await queries.lock_payment(conn, account.id, payment_id)
+        if payment is None:
+            raise ResourceNotFound
+        _demand_chargeable(payment, account_at=account.now(at))
+        if phone not in rail.test_phones:
+            await _demand_few_prompts(conn, account, phone, at=at)
+        charge = Charge(
+            account_id=account.id,
+            id=ids.new_id(account.now(at)),
+            payment_id=payment_id,
+            rail=rail.wallet,
+            phone=phone,
+            pushed=pushed,
+            ask_at=at + lifecycle.SUBMITTING_AT_MOST,
+        )
+        charged = lifecycle.charged(payment, charge)
+        await queries.insert_charge(conn, charge)
+        await queries.update_payment(conn, charged, was=payment)
+    return charged, charge
+
+
+def _demand_chargeable(payment: Payment, *, account_at: datetime) -> None:
+    if payment.status is not PaymentStatus.PENDING:
+        raise InvalidState(f"This payment is {payment.status.value}; only a pending one can be charged.")
+    if payment.open_charge_id is not None:
+        raise InvalidState("A charge of this payment is still open; wait until it has ended.")
+    if payment.charges_sent >= lifecycle.CHARGES_MAX:
+        raise InvalidState(f"This payment was charged {lifecycle.CHARGES_MAX} times already.")
+    if payment.expires_at <= account_at:
+        raise InvalidState("This payment has expired.")
+
+
+async def _demand_few_prompts(conn: Connection, account: Account, phone: str, *, at: datetime) -> None:
+    since = account.now(at) - PROMPTS_WINDOW
+    if await queries.count_prompts(conn, account.id, phone, since=since) >= PROMPTS_MAX:
+        raise RateLimitExceeded(
+            f"This phone was asked {PROMPTS_MAX} times within 10 minutes; wait before it is asked again.",
+            retry_after_seconds=int(PROMPTS_WINDOW.total_seconds()),
+        )
+
+
+async def apply_outcome(
+    db: Database, account: Account, charge: Charge, outcome: Outcome, *, public_url: str, at: datetime
+) -> Payment:
+    """Commit what a rail said of a charge: charge, payment, events and deliveries together. Answers the payment."""
+    async with transaction(db) as conn:
+        payment = await queries.lock_payment(conn, account.id, charge.payment_id)
+        current = await queries.find_charge(conn, account.id, charge.id)
+        if payment is None or current is None:
+            raise ResourceNotFound
+        change = lifecycle.after(
+            payment,
+            current,
+            outcome,
+            at=at,
+            clock_offset=account.clock_offset,
+            transaction_id=ids.new_id(account.now(at)),
+        )
+        if change is None:
+            return payment
+        await _write(conn, account, change, was=payment, public_url=public_url, at=at)
+        return change.payment
+
+
+async def cancel_payment(
+    db: Database, account: Account, payment_id: uuid.UUID, reason: CancellationReason, *, public_url: str, at: datetime
+) -> Payment:
+    """End a pending payment that nobody is being charged for. Raises ResourceNotFound, InvalidState."""
+    async with transaction(db) as conn:
+        payment = await queries.lock_payment(conn, account.id, payment_id)
+        if payment is None:
+            raise ResourceNotFound
+        if payment.status is not PaymentStatus.PENDING or payment.open_charge_id is not None:
+            raise InvalidState("Only a pending payment without an open charge can be cancelled.")
+        change = lifecycle.cancelled(payment, reason, at=account.now(at))
+        await _write(conn, account, change, was=payment, public_url=public_url, at=at)
+    return change.payment
+
+
+async def fail_unpushed(
+    db: Database, account: Account, payment_id: uuid.UUID, failure_code: FailureCode, *, public_url: str, at: datetime
+) -> None:
+    """End a payment whose prompt, asked for at creation, cannot be pushed; nothing if it went another way meanwhile."""
+    async with transaction(db) as conn:
+        payment = await queries.lock_payment(conn, account.id, payment_id)
+        if payment is None or payment.status is not PaymentStatus.PENDING or payment.open_charge_id is not None:
+            return
+        change = lifecycle.failed(payment, failure_code, at=account.now(at))
+        await _write(conn, account, change, was=payment, public_url=public_url, at=at)
+
+
+async def expire_payments(db: Database, *, public_url: str, at: datetime, limit: int) -> tuple[list[Payment], int]:
+    """Cancel payments whose time is over; answers those that are to be pushed instead, and how many were cancelled."""
+    async with transaction(db) as conn:
+        due = await queries.list_due_payments(conn, at=at, limit=limit)
+        accounts = await list_accounts(conn, list({payment.account_id for payment in due}))
+        to_push: list[Payment] = []
+        for payment in due:
+            account = accounts[payment.account_id]
+            if payment.expires_at > account.now(at):
+                to_push.append(payment)
+                continue
+            change = lifecycle.expired(payment, at=account.now(at))
+            await _write(conn, account, change, was=payment, public_url=public_url, at=at)
+    return to_push, len(due) - len(to_push)
+
+
+async def _write(
+    conn: Connection, account: Account, change: Change, *, was: Payment, public_url: str, at: datetime
+) -> None:
+    """Write a change: the payment's row is held, so that it is as it `was`."""
+    if change.charge is not None:
+        await queries.update_charge(conn, change.charge)
+    if change.payment != was and not await queries.update_payment(conn, change.payment, was=was):
+        raise RuntimeError("a payment changed while its row was held")
+    if change.payment.status is not was.status:
+        await queries.update_counts(conn, change.payment, was=was.status, slot=change.payment.id.int % COUNT_SLOTS)
+    if change.told:
+        await insert_events(
+            conn,
+            [_event(account, event_type, payment, public_url=public_url, at=at) for event_type, payment in change.told],
+        )
+
+
+def _event(account: Account, event_type: EventType, payment: Payment, *, public_url: str, at: datetime) -> Event:
+    return event_about(
+        account,
+        event_type,
+        shown(payment, livemode=account.livemode, public_url=public_url),
+        object_id=payment.id,
+        sequence=payment.sequence,
+        at=at,
+    )

@@ -1,0 +1,467 @@
+"""SQL for payments and charges."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from msgspec import Raw
+
+from zembil import ids
+from zembil.db.pool import Connection, Record
+from zembil.payments.model import CancellationReason, Charge, ChargeState, FailureCode, Payment, PaymentStatus
+from zembil.rails.rail import Wallet
+from zembil.webhooks.model import Event
+
+_PAYMENT_COLUMNS = """
+    p.account_id, p.id, p.amount_santim, p.expires_at, p.due_at, p.ended_at, p.customer_id, p.open_charge_id,
+    p.transaction_id, p.link_secret, p.sequence, p.charges_sent, p.status, p.failure_code, p.cancellation_reason,
+    p.mobile_money_provider, p.email, p.phone, p.name, p.description, p.reference, p.callback_url, p.metadata
+"""
+_CHARGE_COLUMNS = """
+    c.account_id, c.id, c.payment_id, c.rail, c.phone, c.pushed, c.state, c.failure_code, c.raw_code, c.rail_reference,
+    c.prompted_at, c.confirmed_at, c.ended_at, c.ask_at, c.asked
+"""
+
+# Everything that creating payments writes, in one statement: payments, their first events, the deliveries of those, and
+# the counts. Rows are written in sorted order by every writer, or two groups could wait for each other.
+INSERT_PAYMENTS = """
+WITH asked AS MATERIALIZED (
+    SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::timestamptz[], $5::timestamptz[], $6::uuid[],
+                         $7::bytea[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[],
+                         $14::text[], $15::text[], $16::timestamptz[], $17::uuid[], $18::timestamptz[], $19::bytea[])
+        AS t (account_id, id, amount_santim, expires_at, due_at, customer_id, link_secret, mobile_money_provider, email,
+              phone, name, description, reference, callback_url, metadata, hour, event_id, told_at, payload)
+), paid AS (
+    INSERT INTO payments (account_id, id, amount_santim, expires_at, due_at, customer_id, link_secret,
+                          mobile_money_provider, email, phone, name, description, reference, callback_url, metadata)
+    SELECT account_id, id, amount_santim, expires_at, due_at, customer_id, link_secret, mobile_money_provider, email,
+        phone, name, description, reference, callback_url, metadata::jsonb
+    FROM asked ORDER BY account_id, reference
+), told AS (
+    INSERT INTO events (account_id, id, object_id, sequence, type, created_at, payload)
+    SELECT account_id, event_id, id, 1, 'payment.created', told_at, payload FROM asked
+), due AS (
+    INSERT INTO pending_deliveries (account_id, endpoint_id, id, event_id, due_at)
+    SELECT a.account_id, w.id, (left(a.event_id::text, 13) || right(md5(a.event_id::text || w.id::text), 20))::uuid,
+        a.event_id, now()
+    FROM asked a JOIN webhook_endpoints w
+        ON w.account_id = a.account_id AND w.enabled AND w.events && ARRAY['payment.created', '*']
+)
+INSERT INTO payment_counts AS c (account_id, hour, slot, pending)
+SELECT account_id, at.hour, $20, count(*)
+FROM asked CROSS JOIN LATERAL (VALUES (asked.hour), ('-infinity')) AS at (hour)
+GROUP BY account_id, at.hour ORDER BY account_id, at.hour
+ON CONFLICT (account_id, hour, slot) DO UPDATE SET pending = c.pending + excluded.pending
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class NewPayment:
+    """A payment to be written, with the event that tells of it."""
+
+    payment: Payment
+    created: Event
+    metadata_json: str | None
+
+
+def columns_of(rows: Sequence[NewPayment]) -> list[list[object]]:
+    """The parameters of INSERT_PAYMENTS but the last: one array per column."""
+    table = [
+        (
+            p.account_id,
+            p.id,
+            p.amount_santim,
+            p.expires_at,
+            p.due_at,
+            p.customer_id,
+            p.link_secret,
+            p.mobile_money_provider,
+            p.email,
+            p.phone,
+            p.name,
+            p.description,
+            p.reference,
+            p.callback_url,
+            row.metadata_json,
+            hour_of(p.id),
+            row.created.id,
+            row.created.created_at,
+            row.created.payload,
+        )
+        for row in rows
+        for p in (row.payment,)
+    ]
+    return [list(column) for column in zip(*table, strict=True)]
+
+
+async def insert_payments(conn: Connection, rows: Sequence[NewPayment], *, slot: int) -> None:
+    """Write payments with their events, deliveries and counts: all or none. `slot` of the counts is the writer's."""
+    await conn.execute(INSERT_PAYMENTS, *columns_of(rows), slot)
+
+
+def hour_of(payment_id: uuid.UUID) -> datetime:
+    """The hour in which a payment was created, in which it is counted."""
+    return ids.created_at(payment_id).replace(minute=0, second=0, microsecond=0)
+
+
+async def find_payment(conn: Connection, account_id: int, payment_id: uuid.UUID) -> Payment | None:
+    row = await conn.fetchrow(
+        "SELECT" + _PAYMENT_COLUMNS + "FROM payments p WHERE p.account_id = $1 AND p.id = $2", account_id, payment_id
+    )
+    return None if row is None else _payment(row)
+
+
+async def lock_payment(conn: Connection, account_id: int, payment_id: uuid.UUID) -> Payment | None:
+    """Read a payment and hold its row until the transaction ends."""
+    row = await conn.fetchrow(
+        "SELECT" + _PAYMENT_COLUMNS + "FROM payments p WHERE p.account_id = $1 AND p.id = $2 FOR NO KEY UPDATE",
+        account_id,
+        payment_id,
+    )
+    return None if row is None else _payment(row)
+
+
+async def update_payment(conn: Connection, payment: Payment, *, was: Payment) -> bool:
+    """Write what changes in a payment's life, if it still is as it `was`; answers whether it did."""
+    done = await conn.execute(
+        """
+        UPDATE payments
+        SET status = $3, sequence = $4, charges_sent = $5, due_at = $6, ended_at = $7, open_charge_id = $8,
+            transaction_id = $9, failure_code = $10, cancellation_reason = $11
+        WHERE account_id = $1 AND id = $2 AND status = $12 AND sequence = $13
+            AND open_charge_id IS NOT DISTINCT FROM $14
+        """,
+        payment.account_id,
+        payment.id,
+        payment.status.value,
+        payment.sequence,
+        payment.charges_sent,
+        payment.due_at,
+        payment.ended_at,
+        payment.open_charge_id,
+        payment.transaction_id,
+        payment.failure_code,
+        payment.cancellation_reason,
+        was.status.value,
+        was.sequence,
+        was.open_charge_id,
+    )
+    return done == "UPDATE 1"
+
+
+async def update_counts(conn: Connection, payment: Payment, *, was: PaymentStatus, slot: int) -> None:
+    """Count the payment in its new status instead of the one it had."""
+    moved = {status: (status is payment.status) - (status is was) for status in PaymentStatus}
+    await conn.execute(
+        """
+        INSERT INTO payment_counts AS c (account_id, hour, slot, pending, completed, failed, cancelled)
+        VALUES ($1, '-infinity', $3, $4, $5, $6, $7), ($1, $2, $3, $4, $5, $6, $7)
+        ON CONFLICT (account_id, hour, slot) DO UPDATE
+        SET pending = c.pending + excluded.pending, completed = c.completed + excluded.completed,
+            failed = c.failed + excluded.failed, cancelled = c.cancelled + excluded.cancelled
+        """,
+        payment.account_id,
+        hour_of(payment.id),
+        slot,
+        moved[PaymentStatus.PENDING],
+        moved[PaymentStatus.COMPLETED],
+        moved[PaymentStatus.FAILED],
+        moved[PaymentStatus.CANCELLED],
+    )
+
+
+async def list_due_payments(conn: Connection, *, at: datetime, limit: int) -> list[Payment]:
+    """Payments that have to be pushed or expired by now; held, so that no other worker takes them too."""
+    rows = await conn.fetch(
+        "SELECT"
+        + _PAYMENT_COLUMNS
+        + "FROM payments p WHERE p.due_at <= $1 ORDER BY p.due_at LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED",
+        at,
+        limit,
+    )
+    return [_payment(row) for row in rows]
+
+
+async def advance_due_times(conn: Connection, account_id: int, *, by: timedelta) -> None:
+    """The account's clock moved forward: what its payments and charges wait for comes nearer."""
+    await conn.execute(
+        "UPDATE payments SET due_at = due_at - $2::interval WHERE account_id = $1 AND due_at IS NOT NULL",
+        account_id,
+        by,
+    )
+    await conn.execute(
+        "UPDATE charges SET ask_at = ask_at - $2::interval WHERE account_id = $1 AND ask_at IS NOT NULL", account_id, by
+    )
+
+
+async def realign_due_times(conn: Connection) -> None:
+    """Bring forward what was written while its account's clock was being moved, by a process that did not know yet."""
+    await conn.execute(
+        """
+        UPDATE payments p SET due_at = p.expires_at - a.clock_offset
+        FROM accounts a
+        WHERE a.clock_advanced_at > now() - interval '5 seconds' AND p.account_id = a.id
+            AND p.due_at > p.expires_at - a.clock_offset
+        """
+    )
+
+
+# Charges
+
+
+async def insert_charge(conn: Connection, charge: Charge) -> None:
+    await conn.execute(
+        """
+        INSERT INTO charges (account_id, id, payment_id, rail, phone, pushed, state, ask_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+        """,
+        charge.account_id,
+        charge.id,
+        charge.payment_id,
+        charge.rail.value,
+        charge.phone,
+        charge.pushed,
+        charge.state.value,
+        charge.ask_at,
+    )
+
+
+async def find_charge(conn: Connection, account_id: int, charge_id: uuid.UUID) -> Charge | None:
+    row = await conn.fetchrow(
+        "SELECT" + _CHARGE_COLUMNS + "FROM charges c WHERE c.account_id = $1 AND c.id = $2", account_id, charge_id
+    )
+    return None if row is None else _charge(row)
+
+
+async def find_last_charge(conn: Connection, account_id: int, payment_id: uuid.UUID) -> Charge | None:
+    row = await conn.fetchrow(
+        "SELECT"
+        + _CHARGE_COLUMNS
+        + "FROM charges c WHERE c.account_id = $1 AND c.payment_id = $2 ORDER BY c.id DESC LIMIT 1",
+        account_id,
+        payment_id,
+    )
+    return None if row is None else _charge(row)
+
+
+async def count_prompts(conn: Connection, account_id: int, phone: str, *, since: datetime) -> int:
+    count: int = await conn.fetchval(
+        "SELECT count(*) FROM charges WHERE account_id = $1 AND phone = $2 AND id >= $3",
+        account_id,
+        phone,
+        ids.id_at(since),
+    )
+    return count
+
+
+async def update_charge(conn: Connection, charge: Charge) -> None:
+    """Write what changes in a charge's life; its payment's row is held."""
+    await conn.execute(
+        """
+        UPDATE charges
+        SET state = $3, failure_code = $4, raw_code = $5, rail_reference = $6, prompted_at = $7, confirmed_at = $8,
+            ended_at = $9, ask_at = $10, asked = $11
+        WHERE account_id = $1 AND id = $2
+        """,
+        charge.account_id,
+        charge.id,
+        charge.state.value,
+        charge.failure_code,
+        charge.raw_code,
+        charge.rail_reference,
+        charge.prompted_at,
+        charge.confirmed_at,
+        charge.ended_at,
+        charge.ask_at,
+        charge.asked,
+    )
+
+
+async def claim_charges_to_ask(conn: Connection, *, at: datetime, again_at: datetime, limit: int) -> list[Charge]:
+    """Charges about which the rail is to be asked now; if we die while asking, they are due again at `again_at`."""
+    rows = await conn.fetch(
+        "UPDATE charges c SET ask_at = $2 FROM ("
+        "SELECT account_id, id FROM charges WHERE ask_at <= $1 ORDER BY ask_at LIMIT $3 FOR UPDATE SKIP LOCKED"
+        ") due WHERE c.account_id = due.account_id AND c.id = due.id RETURNING" + _CHARGE_COLUMNS,
+        at,
+        again_at,
+        limit,
+    )
+    return [_charge(row) for row in rows]
+
+
+# Lists
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentFilter:
+    """Which payments of an account a list shows; None: any."""
+
+    status: PaymentStatus | None = None
+    created_from: datetime | None = None
+    created_to: datetime | None = None  # inclusive
+    reference: str | None = None
+    customer_id: uuid.UUID | None = None
+    phone: str | None = None
+    metadata_json: str | None = None  # an object whose keys and values must all be there
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the counts know how many there are; other filters are counted row by row, by their index."""
+        return self.reference is None and self.customer_id is None and self.phone is None and self.metadata_json is None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPayment:
+    id: uuid.UUID
+    status: PaymentStatus
+    amount_santim: int
+    description: str | None
+    reference: str | None
+
+
+_ID_MAX = uuid.UUID(int=(1 << 128) - 1)
+_MILLISECOND = timedelta(milliseconds=1)
+
+_LISTED = """
+listed AS (
+    SELECT id, status, amount_santim, description, reference FROM payments
+    WHERE account_id = $1 AND id >= $2 AND id < $3 AND ($4::text IS NULL OR status = $4)
+        AND ($5::text IS NULL OR reference = $5) AND ($6::uuid IS NULL OR customer_id = $6)
+        AND ($7::text IS NULL OR phone = $7) AND ($8::jsonb IS NULL OR metadata @> $8)
+    ORDER BY id DESC LIMIT $9 OFFSET $10
+)
+"""
+_COUNTED_BY_ROW = """
+total AS (
+    SELECT count(*) AS total FROM payments
+    WHERE account_id = $1 AND id >= $2 AND id < $3 AND ($4::text IS NULL OR status = $4)
+        AND ($5::text IS NULL OR reference = $5) AND ($6::uuid IS NULL OR customer_id = $6)
+        AND ($7::text IS NULL OR phone = $7) AND ($8::jsonb IS NULL OR metadata @> $8)
+)
+"""
+# Whole hours come from the counts, the two edges of the range from the payments themselves.
+_COUNTED_BY_HOUR = """
+total AS (
+    SELECT coalesce((
+        SELECT sum(CASE $4::text WHEN 'pending' THEN pending WHEN 'completed' THEN completed WHEN 'failed' THEN failed
+                       WHEN 'cancelled' THEN cancelled ELSE pending + completed + failed + cancelled END)
+        FROM payment_counts
+        WHERE account_id = $1 AND CASE WHEN $11::timestamptz IS NULL THEN hour = '-infinity'
+                                       ELSE hour >= $11 AND hour < $12 END
+    ), 0)::bigint + CASE WHEN $11::timestamptz IS NULL THEN 0 ELSE (
+        SELECT count(*) FROM payments
+        WHERE account_id = $1 AND ($4::text IS NULL OR status = $4)
+            AND ((id >= $2 AND id < least($3, $13)) OR (id >= greatest($2, $14, $13) AND id < $3))
+    ) END AS total
+)
+"""
+
+
+async def list_payments(
+    conn: Connection, account_id: int, wanted: PaymentFilter, *, limit: int, offset: int
+) -> tuple[list[ListedPayment], int]:
+    """Newest first, and how many there are in all, both of one snapshot."""
+    first = ids.id_at(wanted.created_from) if wanted.created_from else uuid.UUID(int=0)
+    beyond = ids.id_at(wanted.created_to + _MILLISECOND) if wanted.created_to else _ID_MAX
+    parameters: list[object] = [
+        account_id,
+        first,
+        beyond,
+        wanted.status,
+        wanted.reference,
+        wanted.customer_id,
+        wanted.phone,
+        wanted.metadata_json,
+        limit,
+        offset,
+    ]
+    if wanted.is_counted:
+        query = "WITH" + _LISTED + "," + _COUNTED_BY_HOUR
+        parameters += _whole_hours(wanted)
+    else:
+        query = "WITH" + _LISTED + "," + _COUNTED_BY_ROW
+    rows = await conn.fetch(
+        query + "SELECT total.total, listed.* FROM total LEFT JOIN listed ON true ORDER BY listed.id DESC", *parameters
+    )
+    listed = [
+        ListedPayment(
+            row["id"], PaymentStatus(row["status"]), row["amount_santim"], row["description"], row["reference"]
+        )
+        for row in rows
+        if row["id"] is not None
+    ]
+    return listed, rows[0]["total"]
+
+
+def _whole_hours(wanted: PaymentFilter) -> list[object]:
+    """The first whole hour of the range and the hour after its last one, each as an instant and as an id."""
+    if wanted.created_from is None and wanted.created_to is None:
+        return [None, None, _ID_MAX, _ID_MAX]
+    earliest, latest = _EARLIEST, _LATEST
+    begin = _hour_not_before(wanted.created_from) if wanted.created_from else earliest
+    end = (wanted.created_to + _MILLISECOND).replace(minute=0, second=0, microsecond=0) if wanted.created_to else latest
+    end = max(begin, end)
+    return [begin, end, ids.id_at(begin), ids.id_at(end)]
+
+
+_EARLIEST = ids.created_at(uuid.UUID(int=0))
+_LATEST = datetime(9999, 12, 31, 23, tzinfo=_EARLIEST.tzinfo)
+
+
+def _hour_not_before(at: datetime) -> datetime:
+    hour = at.replace(minute=0, second=0, microsecond=0)
+    return hour if hour == at else hour + timedelta(hours=1)
+
+
+# Rows
+
+
+def _payment(row: Record) -> Payment:
+    metadata: str | None = row["metadata"]
+    return Payment(
+        account_id=row["account_id"],
+        id=row["id"],
+        amount_santim=row["amount_santim"],
+        expires_at=row["expires_at"],
+        due_at=row["due_at"],
+        ended_at=row["ended_at"],
+        customer_id=row["customer_id"],
+        open_charge_id=row["open_charge_id"],
+        transaction_id=row["transaction_id"],
+        link_secret=row["link_secret"],
+        sequence=row["sequence"],
+        charges_sent=row["charges_sent"],
+        status=PaymentStatus(row["status"]),
+        failure_code=FailureCode(row["failure_code"]) if row["failure_code"] else None,
+        cancellation_reason=CancellationReason(row["cancellation_reason"]) if row["cancellation_reason"] else None,
+        mobile_money_provider=row["mobile_money_provider"],
+        email=row["email"],
+        phone=row["phone"],
+        name=row["name"],
+        description=row["description"],
+        reference=row["reference"],
+        callback_url=row["callback_url"],
+        metadata=None if metadata is None else Raw(metadata.encode()),
+    )
+
+
+def _charge(row: Record) -> Charge:
+    return Charge(
+        account_id=row["account_id"],
+        id=row["id"],
+        payment_id=row["payment_id"],
+        rail=Wallet(row["rail"]),
+        phone=row["phone"],
+        pushed=row["pushed"],
+        state=ChargeState(row["state"]),
+        failure_code=FailureCode(row["failure_code"]) if row["failure_code"] else None,
+        raw_code=row["raw_code"],
+        rail_reference=row["rail_reference"],
+        prompted_at=row["prompted_at"],
+        confirmed_at=row["confirmed_at"],
+        ended_at=row["ended_at"],
+        ask_at=row["ask_at"],
+        asked=row["asked"],
+    )

@@ -1,0 +1,27 @@
+"""Structured logs: one event a line, JSON unless a person is looking. Secrets are never passed here."""
+
+import logging
+import sys
+
+import structlog
+from structlog.typing import Processor
+
+
+def configure_logs(*, people: bool) -> None:
+    """Write to standard error; coloured lines for people, JSON otherwise."""
+    renderer: Processor = structlog.dev.ConsoleRenderer() if people else structlog.processors.JSONRenderer()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()

@@ -1,0 +1,67 @@
+"""Bearer authentication: which account and role a request speaks for."""
+
+import time
+from collections import OrderedDict
+
+from zembil.accounts import queries, secrets
+from zembil.accounts.model import Principal
+from zembil.config import Settings
+from zembil.db.clock import Clock
+from zembil.db.pool import Database, reading
+from zembil.errors import AuthenticationFailed
+
+# A key revoked by another process still opens its account for at most this long.
+REMEMBERED_SECONDS = 1.0
+_REMEMBERED_MAX = 10_000
+
+
+class KeyRing:
+    """Finds the principal of an API key, and remembers it for a second so that a busy key costs no look-up."""
+
+    def __init__(self, db: Database, clock: Clock, settings: Settings) -> None:
+        self._db = db
+        self._clock = clock
+        self._remembered: OrderedDict[bytes, tuple[float, Principal]] = OrderedDict()
+        self._refusal = (
+            "The API key is missing, invalid, expired or revoked, or belongs to the other environment: test keys "
+            f"(sk_test_…) work at {settings.base_url(livemode=False)}, live keys (sk_live_…) at "
+            f"{settings.base_url(livemode=True)}. Send it as `Authorization: Bearer <key>`."
+        )
+
+    async def principal(self, authorization: bytes | None, *, livemode: bool) -> Principal:
+        """The principal of an Authorization header. Raises AuthenticationFailed, always with the same message."""
+        key = _bearer_key(authorization)
+        if key is None or secrets.opens_live(key) != livemode:
+            raise AuthenticationFailed(self._refusal)
+        secret_hash = secrets.hashed(key)
+        found = self._remembered.get(secret_hash)
+        if found is not None and found[0] > time.monotonic():
+            principal = found[1]
+        else:
+            principal = await self._look_up(key, secret_hash)
+        if queries.expired(principal, at=self._clock.now()):
+            raise AuthenticationFailed(self._refusal)
+        return principal
+
+    def forget(self) -> None:
+        """Look every key up again: keys or clocks were changed in this process."""
+        self._remembered.clear()
+
+    async def _look_up(self, key: str, secret_hash: bytes) -> Principal:
+        if not secrets.is_api_key(key):
+            raise AuthenticationFailed(self._refusal)
+        async with reading(self._db) as conn:
+            principal = await queries.find_principal(conn, secret_hash)
+        if principal is None:
+            raise AuthenticationFailed(self._refusal)
+        self._remembered[secret_hash] = (time.monotonic() + REMEMBERED_SECONDS, principal)
+        while len(self._remembered) > _REMEMBERED_MAX:
+            self._remembered.popitem(last=False)
+        return principal
+
+
+def _bearer_key(authorization: bytes | None) -> str | None:
+    if authorization is None or authorization[:7].lower() != b"bearer ":
+        return None
+    key = authorization[7:].strip(b" ")
+    return key.decode("ascii") if key.startswith(b"sk_") and key.isascii() else None

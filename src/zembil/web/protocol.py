@@ -1,0 +1,98 @@
+"""Bounds on a connection that uvicorn leaves to us: how long a request's head may take and how large it may be."""
+
+import asyncio
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from zembil.errors import ApiError
+from zembil.web.responses import Answer, refusal
+
+HEAD_SECONDS_MAX = 10
+URL_BYTES_MAX = 8 * 1024
+HEADERS_BYTES_MAX = 32 * 1024
+
+_PHRASES = {400: b"Bad Request", 414: b"URI Too Long", 431: b"Request Header Fields Too Large"}
+
+
+class _Malformed(ApiError):
+    status, code = 400, "validation_error"
+
+
+class _UrlTooLong(ApiError):
+    status, code = 414, "validation_error"
+
+
+class _HeadersTooLarge(ApiError):
+    status, code = 431, "validation_error"
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP/1.1 with the bounds of reliability's promise 19; a head that breaks them ends its connection."""
+
+    _head_deadline: asyncio.TimerHandle | None = None
+    _head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._head_deadline = self.loop.call_later(HEAD_SECONDS_MAX, self._head_is_late)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_is_complete()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head_bytes = 0
+        if self._head_deadline is None:
+            self._head_deadline = self.loop.call_later(HEAD_SECONDS_MAX, self._head_is_late)
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        if len(self.url) > URL_BYTES_MAX:
+            self._refuse(_UrlTooLong(f"The address is longer than {URL_BYTES_MAX} bytes."))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._head_bytes += len(name) + len(value)
+        if self._head_bytes > HEADERS_BYTES_MAX:
+            self._refuse(_HeadersTooLarge(f"The headers are larger than {HEADERS_BYTES_MAX} bytes."))
+
+    def on_headers_complete(self) -> None:
+        self._head_is_complete()
+        if not self.transport.is_closing():
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if not self.transport.is_closing():
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self.transport.is_closing():
+            super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(_Malformed(msg))
+
+    def _refuse(self, error: ApiError) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(_written(refusal(error)))
+            self.transport.close()
+
+    def _head_is_complete(self) -> None:
+        if self._head_deadline is not None:
+            self._head_deadline.cancel()
+            self._head_deadline = None
+
+    def _head_is_late(self) -> None:
+        self._head_deadline = None
+        self.transport.close()
+
+
+def _written(answer: Answer) -> bytes:
+    return b"".join(
+        (
+            b"HTTP/1.1 %d %s\r\n" % (answer.status, _PHRASES[answer.status]),
+            b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(answer.body),
+            answer.body,
+        )
+    )

@@ -1,0 +1,1 @@
+"""Events, the endpoints that receive them, their deliveries and attempts."""

@@ -1,0 +1,248 @@
+"""SQL for events, endpoints, deliveries and attempts."""
+
+import uuid
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from zembil.db.pool import Connection
+from zembil.webhooks.model import Attempted, Dispatch, Endpoint, Event
+
+# An attempt lasts at most ten seconds; one that is still unrecorded after this was cut off by a crash.
+_IN_FLIGHT_MAX = timedelta(seconds=30)
+
+
+async def insert_events(conn: Connection, events: Sequence[Event]) -> None:
+    """Write events and a delivery for each endpoint that wants them.
+
+    A delivery's id has the event's time and is otherwise made of event and endpoint, so that it needs no round trip.
+    """
+    await conn.execute(
+        """
+        WITH asked AS MATERIALIZED (
+            SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::uuid[], $4::smallint[], $5::text[], $6::timestamptz[],
+                                 $7::bytea[])
+                AS t (account_id, id, object_id, sequence, type, created_at, payload)
+        ), told AS (
+            INSERT INTO events (account_id, id, object_id, sequence, type, created_at, payload)
+            SELECT account_id, id, object_id, sequence, type, created_at, payload FROM asked
+        )
+        INSERT INTO pending_deliveries (account_id, endpoint_id, id, event_id, due_at)
+        SELECT e.account_id, w.id, (left(e.id::text, 13) || right(md5(e.id::text || w.id::text), 20))::uuid, e.id, now()
+        FROM asked e JOIN webhook_endpoints w
+            ON w.account_id = e.account_id AND w.enabled AND w.events && ARRAY[e.type, '*']
+        """,
+        [event.account_id for event in events],
+        [event.id for event in events],
+        [event.object_id for event in events],
+        [event.sequence for event in events],
+        [event.type.value for event in events],
+        [event.created_at for event in events],
+        [event.payload for event in events],
+    )
+
+
+async def insert_endpoint(conn: Connection, endpoint: Endpoint, *, endpoints_max: int) -> bool:
+    """Register an endpoint unless the account has `endpoints_max` of them already."""
+    # The account's row is the gate: two registrations at once are counted one after the other.
+    await conn.execute("SELECT 1 FROM accounts WHERE id = $1 FOR NO KEY UPDATE", endpoint.account_id)
+    done = await conn.execute(
+        """
+        INSERT INTO webhook_endpoints (account_id, id, url, events, description, sealed_secret)
+        SELECT $1, $2, $3, $4, $5, $6
+        WHERE (SELECT count(*) FROM webhook_endpoints WHERE account_id = $1) < $7
+        """,
+        endpoint.account_id,
+        endpoint.id,
+        endpoint.url,
+        list(endpoint.events),
+        endpoint.description,
+        endpoint.sealed_secret,
+        endpoints_max,
+    )
+    return done == "INSERT 0 1"
+
+
+async def claim_due(
+    conn: Connection, *, at: datetime, retry_at: Sequence[datetime], per_endpoint: int, limit: int
+) -> list[Dispatch]:
+    """Claim deliveries that are due and record their attempt, before anything leaves.
+
+    Walks the endpoints that have something waiting and takes from each at most what it has room for, so an endpoint
+    with 200,000 waiting rows costs no more than one with ten. Until the result is recorded, the row is due again when
+    the next attempt would be (`retry_at`, after attempt 1, 2 and 3): that is all that a crash leaves to do.
+    """
+    rows = await conn.fetch(
+        """
+        WITH RECURSIVE walk AS (
+            (SELECT account_id, endpoint_id FROM pending_deliveries ORDER BY account_id, endpoint_id LIMIT 1)
+            UNION ALL
+            SELECT further.account_id, further.endpoint_id
+            FROM walk CROSS JOIN LATERAL (
+                SELECT account_id, endpoint_id FROM pending_deliveries p
+                WHERE (p.account_id, p.endpoint_id) > (walk.account_id, walk.endpoint_id)
+                ORDER BY account_id, endpoint_id LIMIT 1
+            ) further
+        ), chosen AS MATERIALIZED (
+            SELECT due.account_id, due.endpoint_id, due.id
+            FROM walk CROSS JOIN LATERAL (
+                SELECT p.account_id, p.endpoint_id, p.id
+                FROM pending_deliveries p
+                WHERE p.account_id = walk.account_id AND p.endpoint_id = walk.endpoint_id AND p.due_at <= $1
+                    AND p.attempts_made < 3 AND (p.in_flight_until IS NULL OR p.in_flight_until <= $1)
+                ORDER BY p.due_at
+                LIMIT greatest(0, $5 - (SELECT count(*) FROM pending_deliveries f
+                                        WHERE f.account_id = walk.account_id AND f.endpoint_id = walk.endpoint_id
+                                            AND f.in_flight_until > $1))
+                FOR UPDATE SKIP LOCKED
+            ) due
+            LIMIT $6
+        ), claimed AS (
+            UPDATE pending_deliveries p
+            SET attempts_made = p.attempts_made + 1, due_at = ($2::timestamptz[])[p.attempts_made + 1],
+                in_flight_until = $1 + $4::interval
+            FROM chosen c
+            WHERE p.account_id = c.account_id AND p.endpoint_id = c.endpoint_id AND p.id = c.id
+            RETURNING p.account_id, p.endpoint_id, p.id, p.event_id, p.attempts_made
+        ), recorded AS (
+            INSERT INTO delivery_attempts (account_id, delivery_id, number, started_at)
+            SELECT account_id, id, attempts_made, $3 FROM claimed
+        )
+        SELECT c.account_id, a.livemode, c.endpoint_id, c.id, c.event_id, c.attempts_made, w.url, w.sealed_secret,
+            e.payload
+        FROM claimed c
+            JOIN accounts a ON a.id = c.account_id
+            JOIN webhook_endpoints w ON w.account_id = c.account_id AND w.id = c.endpoint_id
+            JOIN events e ON e.account_id = c.account_id AND e.id = c.event_id
+        """,
+        at,
+        list(retry_at),
+        at,
+        _IN_FLIGHT_MAX,
+        per_endpoint,
+        limit,
+    )
+    return [
+        Dispatch(
+            row["account_id"],
+            row["livemode"],
+            row["endpoint_id"],
+            row["id"],
+            row["event_id"],
+            row["attempts_made"],
+            at,
+            row["url"],
+            row["sealed_secret"],
+            row["payload"],
+        )
+        for row in rows
+    ]
+
+
+async def update_attempt(conn: Connection, dispatch: Dispatch, attempted: Attempted) -> None:
+    """Record what came of an attempt."""
+    await conn.execute(
+        """
+        UPDATE delivery_attempts SET latency_ms = $4, status_code = $5, error = $6, response_body = $7
+        WHERE account_id = $1 AND delivery_id = $2 AND number = $3 AND latency_ms IS NULL
+        """,
+        dispatch.account_id,
+        dispatch.delivery_id,
+        dispatch.attempt,
+        attempted.latency_ms,
+        attempted.status_code,
+        attempted.error,
+        attempted.response_body or None,
+    )
+
+
+async def update_delivery_to_wait(conn: Connection, dispatch: Dispatch, *, due_at: datetime) -> None:
+    """Wait for the next attempt; nothing happens if another worker has gone on with the delivery meanwhile."""
+    await conn.execute(
+        """
+        UPDATE pending_deliveries SET due_at = $5, in_flight_until = NULL
+        WHERE account_id = $1 AND endpoint_id = $2 AND id = $3 AND attempts_made = $4
+        """,
+        dispatch.account_id,
+        dispatch.endpoint_id,
+        dispatch.delivery_id,
+        dispatch.attempt,
+        due_at,
+    )
+
+
+async def end_delivery(conn: Connection, dispatch: Dispatch, *, status: str) -> None:
+    """Move a delivery from the queue to its last word; nothing happens if another worker has gone on with it."""
+    await conn.execute(
+        """
+        WITH over AS (
+            DELETE FROM pending_deliveries
+            WHERE account_id = $1 AND endpoint_id = $2 AND id = $3 AND attempts_made = $4
+            RETURNING account_id, id, endpoint_id, event_id, attempts_made
+        )
+        INSERT INTO deliveries (account_id, id, endpoint_id, event_id, status, attempts_made)
+        SELECT account_id, id, endpoint_id, event_id, $5, attempts_made FROM over
+        """,
+        dispatch.account_id,
+        dispatch.endpoint_id,
+        dispatch.delivery_id,
+        dispatch.attempt,
+        status,
+    )
+
+
+async def end_deliveries_cut_off(conn: Connection, *, at: datetime) -> int:
+    """Fail deliveries whose third attempt was cut off by a crash: they are never attempted a fourth time."""
+    done = await conn.execute(
+        """
+        WITH over AS (
+            DELETE FROM pending_deliveries
+            WHERE attempts_made = 3 AND in_flight_until <= $1
+            RETURNING account_id, id, endpoint_id, event_id, attempts_made
+        )
+        INSERT INTO deliveries (account_id, id, endpoint_id, event_id, status, attempts_made)
+        SELECT account_id, id, endpoint_id, event_id, 'failed', attempts_made FROM over
+        """,
+        at,
+    )
+    return int(done.rsplit(" ", 1)[1])
+
+
+async def advance_due_times(conn: Connection, account_id: int, *, by: timedelta) -> None:
+    """The account's clock moved forward: what it waits for comes nearer."""
+    await conn.execute(
+        """
+        UPDATE pending_deliveries SET due_at = due_at - $2::interval
+        WHERE account_id = $1 AND in_flight_until IS NULL
+        """,
+        account_id,
+        by,
+    )
+
+
+async def earliest_due_at(conn: Connection) -> datetime | None:
+    at: datetime | None = await conn.fetchval("SELECT min(due_at) FROM pending_deliveries")
+    return at
+
+
+async def find_endpoint(conn: Connection, account_id: int, endpoint_id: uuid.UUID) -> Endpoint | None:
+    row = await conn.fetchrow(
+        """
+        SELECT account_id, id, url, events, description, sealed_secret, enabled
+        FROM webhook_endpoints WHERE account_id = $1 AND id = $2
+        """,
+        account_id,
+        endpoint_id,
+    )
+    return (
+        None
+        if row is None
+        else Endpoint(
+            row["account_id"],
+            row["id"],
+            row["url"],
+            tuple(row["events"]),
+            row["description"],
+            row["sealed_secret"],
+            row["enabled"],
+        )
+    )

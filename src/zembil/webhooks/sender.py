@@ -1,0 +1,197 @@
+"""Sends what is due: claims deliveries, posts them, records what came of it. Nothing is sent inside a transaction."""
+
+import asyncio
+import socket
+import time
+from contextlib import AsyncExitStack, suppress
+from typing import cast
+
+import aiohttp
+from yarl import URL
+
+from zembil import __version__, ids
+from zembil.accounts import secrets
+from zembil.config import Networks, Settings
+from zembil.db.clock import Clock
+from zembil.db.pool import Database, reading, transaction
+from zembil.errors import ServiceUnavailable
+from zembil.ids import Prefix
+from zembil.telemetry import log
+from zembil.webhooks import lifecycle, queries, signature
+from zembil.webhooks.addresses import may_be_dialled
+from zembil.webhooks.model import Attempted, Dispatch
+from zembil.webhooks.operations import secret_binding
+
+ANSWER_SECONDS_MAX = 10
+IN_FLIGHT_MAX = 256
+IN_FLIGHT_PER_ENDPOINT_MAX = 4
+POLL_SECONDS = 0.2
+STOP_SECONDS_MAX = 12
+_ANSWER_BYTES_READ_MAX = 64 * 1024
+_ANSWER_BYTES_KEPT_MAX = 4096
+
+
+class Bell:
+    """Rung by what writes events in this process, so that the sender looks at once; others are found by polling."""
+
+    def __init__(self) -> None:
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        self._rung.set()
+
+    async def wait(self, *, seconds_max: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._rung.wait(), seconds_max)
+        self._rung.clear()
+
+
+class AddressRefused(OSError):
+    """The address lies in a network that webhooks may not reach."""
+
+
+class Sender:
+    """Sends deliveries from claim to record until it is stopped; any number may run, on any number of machines."""
+
+    def __init__(self, db: Database, clock: Clock, settings: Settings, bell: Bell) -> None:
+        self._db = db
+        self._clock = clock
+        self._settings = settings
+        self._bell = bell
+        self._in_flight: set[asyncio.Task[None]] = set()
+        self._sessions: dict[bool, aiohttp.ClientSession] = {}
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Send until `stopping`, then finish what is in flight."""
+        async with AsyncExitStack() as stack:
+            for livemode, allowed in (
+                (True, self._settings.webhook_allow_networks),
+                (False, self._settings.webhook_allow_networks + self._settings.sandbox_webhook_allow_networks),
+            ):
+                self._sessions[livemode] = await stack.enter_async_context(_session(allowed))
+            while not stopping.is_set():
+                if not await self._send_what_is_due():
+                    await self._bell.wait(seconds_max=POLL_SECONDS)
+            if self._in_flight:
+                await asyncio.wait(self._in_flight, timeout=STOP_SECONDS_MAX)
+
+    async def _send_what_is_due(self) -> bool:
+        """Claim once and send; answers whether there may be more to claim at once."""
+        room = IN_FLIGHT_MAX - len(self._in_flight)
+        if room <= 0:
+            return False
+        at = self._clock.now()
+        try:
+            async with reading(self._db) as conn:
+                dispatches = await queries.claim_due(
+                    conn,
+                    at=at,
+                    retry_at=[lifecycle.next_attempt_at(made, at=at) or at for made in (1, 2, 3)],
+                    per_endpoint=IN_FLIGHT_PER_ENDPOINT_MAX,
+                    limit=room,
+                )
+        except ServiceUnavailable:
+            log.warning("deliveries.not_claimed", reason="the database is away")
+            return False
+        for dispatch in dispatches:
+            task = asyncio.create_task(self._deliver(dispatch))
+            self._in_flight.add(task)
+            task.add_done_callback(self._in_flight.discard)
+        return len(dispatches) == room
+
+    async def _deliver(self, dispatch: Dispatch) -> None:
+        try:
+            attempted = await self._attempt(dispatch)
+            await self._record(dispatch, attempted)
+        except Exception:  # noqa: BLE001  (one delivery's bug must not end the others; its row is due again by itself)
+            log.exception("delivery.not_recorded", delivery_id=ids.shown(Prefix.DELIVERY, dispatch.delivery_id))
+        finally:
+            self._bell.ring()
+
+    async def _attempt(self, dispatch: Dispatch) -> Attempted:
+        """One POST. Success is the status 200 within ten seconds; the body is read for the record only."""
+        secret = secrets.unseal(
+            self._settings.secret_key,
+            dispatch.sealed_secret,
+            bound_to=secret_binding(dispatch.account_id, dispatch.endpoint_id),
+        )
+        headers = signature.headers(
+            secret,
+            dispatch.payload,
+            event_id=ids.shown(Prefix.EVENT, dispatch.event_id),
+            timestamp=int(self._clock.now().timestamp()),
+            service_name=self._settings.service_name,
+            version=__version__,
+        )
+        began = time.monotonic()
+        status_code, error, answer = None, None, bytearray()
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                async with self._sessions[dispatch.livemode].post(
+                    URL(dispatch.url, encoded=True), data=dispatch.payload, headers=headers, allow_redirects=False
+                ) as response:
+                    status_code = response.status
+                    await _read(response, answer)
+        except Exception as failure:  # noqa: BLE001  (a hostile receiver finds ways of its own)
+            error = None if status_code is not None else _kind_of(failure)
+        return Attempted(
+            int((time.monotonic() - began) * 1000), status_code, error, bytes(answer[:_ANSWER_BYTES_KEPT_MAX])
+        )
+
+    async def _record(self, dispatch: Dispatch, attempted: Attempted) -> None:
+        next_at = None
+        if not attempted.succeeded:
+            next_at = lifecycle.next_attempt_at(dispatch.attempt, at=self._clock.now())
+        async with transaction(self._db) as conn:
+            await queries.update_attempt(conn, dispatch, attempted)
+            if next_at is None:
+                await queries.end_delivery(conn, dispatch, status="succeeded" if attempted.succeeded else "failed")
+            else:
+                await queries.update_delivery_to_wait(conn, dispatch, due_at=next_at)
+
+
+def _session(allowed: Networks) -> aiohttp.ClientSession:
+    def judged_socket(address: aiohttp.AddrInfoType) -> socket.socket:  # pyright: ignore[reportUnknownParameterType]
+        family, kind, protocol, _, (ip, *_) = cast("tuple[int, int, int, str, tuple[str, int]]", address)
+        if not may_be_dialled(ip, allowed=allowed):
+            raise AddressRefused
+        return socket.socket(family, kind, protocol)
+
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(socket_factory=judged_socket, use_dns_cache=False, limit=0),
+        timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS_MAX),
+        trust_env=False,
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
+    )
+
+
+async def _read(response: aiohttp.ClientResponse, answer: bytearray) -> None:
+    """Read the beginning of the answer; a body that breaks off or drips leaves what came of it."""
+    with suppress(aiohttp.ClientError, OSError):
+        async for part in response.content.iter_any():
+            answer += part
+            if len(answer) >= _ANSWER_BYTES_READ_MAX:
+                break
+
+
+def _kind_of(failure: Exception) -> str:
+    """A class of error, never its text: what a merchant reads must tell nothing of the networks around us."""
+    match failure:
+        case TimeoutError():
+            return "timeout"
+        case aiohttp.ClientConnectorDNSError():
+            return "dns"
+        case aiohttp.ClientSSLError() | aiohttp.ClientConnectorCertificateError():
+            return "tls"
+        case aiohttp.ClientConnectorError() if isinstance(failure.os_error, AddressRefused):
+            return "address_refused"
+        case AddressRefused():
+            return "address_refused"
+        case aiohttp.ClientConnectorError():
+            return "connection_refused"
+        case aiohttp.ClientOSError() | aiohttp.ServerDisconnectedError() | OSError():
+            return "connection_reset"
+        case _:
+            return "invalid_answer"

@@ -1,0 +1,33 @@
+"""Signatures of a delivery: the contract's header, and the replay-safe one of Standard Webhooks beside it."""
+
+import base64
+import hashlib
+import hmac
+
+
+def contract_signature(secret: str, body: bytes, *, timestamp: int) -> str:
+    """`t=…,v1=…`; the key is the whole secret as text, the message the body alone (contract, Webhook signature)."""
+    digest = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+    return f"t={timestamp},v1={digest}"
+
+
+def standard_signature(secret: str, body: bytes, *, event_id: str, timestamp: int) -> str:
+    """`v1,…` of Standard Webhooks; the key is the decoded part of the secret, the message covers id and time too."""
+    key = base64.b64decode(secret.removeprefix("whsec_"))
+    message = f"{event_id}.{timestamp}.".encode() + body
+    return "v1," + base64.b64encode(hmac.new(key, message, hashlib.sha256).digest()).decode("ascii")
+
+
+def headers(
+    secret: str, body: bytes, *, event_id: str, timestamp: int, service_name: str, version: str
+) -> dict[str, str]:
+    """Every header of an attempt made at `timestamp` (Unix seconds)."""
+    return {
+        "content-type": "application/json",
+        "user-agent": f"{service_name.title()}/{version}",
+        f"{service_name}-signature": contract_signature(secret, body, timestamp=timestamp),
+        f"{service_name}-timestamp": str(timestamp),
+        "webhook-id": event_id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": standard_signature(secret, body, event_id=event_id, timestamp=timestamp),
+    }

@@ -1,0 +1,67 @@
+"""A merchant's webhook receiver: keeps what arrives and answers as it is told."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import msgspec
+
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+@dataclass(frozen=True)
+class Received:
+    at: float
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def event(self) -> dict[str, Any]:
+        return msgspec.json.decode(self.body)
+
+
+@dataclass
+class Receiver:
+    """Listens on loopback. `answer` writes the response; by default 200 at once."""
+
+    answer: Answer = field(default=lambda request: request.send_response(200))
+    received: list[Received] = field(default_factory=list[Received])
+
+    def __post_init__(self) -> None:
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.0"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                receiver.received.append(Received(time.monotonic(), headers, body))
+                receiver.answer(self)
+                self.end_headers()
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+                del format, args
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}/hooks"
+
+    def wait_for(self, count: int, *, seconds: float = 15) -> list[Received]:
+        """The first `count` requests; fails if they do not come in time."""
+        deadline = time.monotonic() + seconds
+        while len(self.received) < count:
+            assert time.monotonic() < deadline, f"{len(self.received)} of {count} deliveries in {seconds} s"
+            time.sleep(0.02)
+        return self.received[:count]
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
