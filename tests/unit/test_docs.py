@@ -1,0 +1,117 @@
+"""The docs say what the code does."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from zembil import config, errors
+from zembil.errors import ApiError, ConfigurationError
+from zembil.payments.lifecycle import CHARGE_CHANGES, DOUBT_SCHEDULE, PAYMENT_CHANGES
+from zembil.payments.model import ChargeState
+from zembil.webhooks.model import EventType
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_setting_that_is_read_is_documented_and_the_other_way_round() -> None:
+    read = set(re.findall(r'"(ZEMBIL_[A-Z_]+)"', inspect.getsource(config)))
+    documented = set(re.findall(r"^\| `(ZEMBIL_[A-Z_]+)`", (ROOT / "docs/settings.md").read_text(), re.MULTILINE))
+    assert read == documented
+
+
+def test_every_missing_setting_is_named_at_once() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        config.from_environment({})
+    for name in ("ZEMBIL_DATABASE_URL", "ZEMBIL_SECRET_KEY", "ZEMBIL_PUBLIC_URL"):
+        assert f"Set {name}" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ZEMBIL_SECRET_KEY", "c2hvcnQ="),
+        ("ZEMBIL_SECRET_KEY", "A" * 43 + "="),
+        ("ZEMBIL_PUBLIC_URL", "http://pay.example.et"),
+        ("ZEMBIL_PUBLIC_URL", "https://pay.example.et/path"),
+        ("ZEMBIL_DATABASE_URL", "mysql://db"),
+        ("ZEMBIL_SERVICE_NAME", "Zembil Pay"),
+        ("ZEMBIL_PAYMENT_SANTIM_MAX", "1e6"),
+        ("ZEMBIL_WEBHOOK_ENDPOINTS_MAX", "0"),
+        ("ZEMBIL_WEBHOOK_ALLOW_CIDRS", "10.0.0.1/8"),
+    ],
+)
+def test_an_unsafe_setting_is_refused_by_name(name: str, value: str) -> None:
+    safe = {
+        "ZEMBIL_DATABASE_URL": "postgresql://db/zembil",
+        "ZEMBIL_SECRET_KEY": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
+        "ZEMBIL_PUBLIC_URL": "https://pay.example.et",
+    }
+    assert config.from_environment(safe).public_url == "https://pay.example.et"
+    with pytest.raises(ConfigurationError, match=name):
+        config.from_environment(safe | {name: value})
+
+
+def test_secrets_do_not_show_in_repr() -> None:
+    settings = config.Settings(database_url="postgresql://user:hunter2@db/zembil", secret_key=b"k" * 32)
+    assert "hunter2" not in repr(settings)
+    assert "kkkk" not in repr(settings)
+
+
+def test_the_diagram_of_payments_is_the_table_of_the_code() -> None:
+    text = (ROOT / "docs/lifecycle.md").read_text()
+    drawn = set(re.findall(r"^\| `(\w+)` \| `(\w+)` \| `(payment\.\w+)` \|$", text, re.MULTILINE))
+    assert drawn == {(a.value, b.value, event.value) for (a, b), event in PAYMENT_CHANGES.items()}
+
+
+def test_the_diagram_of_charges_is_the_table_of_the_code() -> None:
+    text = (ROOT / "docs/lifecycle.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| ((?:`\w+`(?:, )?)+) \|$", text, re.MULTILINE)
+    drawn = {state: set(re.findall(r"`(\w+)`", targets)) for state, targets in rows}
+    assert drawn == {a.value: {b.value for b in targets} for a, targets in CHARGE_CHANGES.items() if targets}
+
+
+def test_the_database_knows_the_same_states_as_the_code() -> None:
+    sql = (ROOT / "src/zembil/db/migrations/0001_main_job.sql").read_text()
+    charges = sql.split("CREATE TABLE charges", 1)[1].split(");\n", 1)[0]
+    checked = re.search(r"CHECK \(state IN \((.*?)\)\)", charges, re.DOTALL)
+    assert checked is not None
+    assert set(re.findall(r"'(\w+)'", checked[1])) == {state.value for state in ChargeState}
+
+
+def test_the_doubt_schedule_is_the_decided_one() -> None:
+    assert [wait.total_seconds() for wait in DOUBT_SCHEDULE] == [
+        *(5, 10, 20, 40, 60),
+        *(120, 300, 900),
+        *(3600, 21600, 86400),
+    ]
+
+
+def test_every_event_type_is_in_the_docs_of_webhooks_or_named_as_not_yet_emitted() -> None:
+    text = (ROOT / "docs/webhooks.md").read_text()
+    emitted = {event for event in EventType if event.value.startswith("payment.")}
+    assert all(f"`{event.value}`" in text for event in emitted)
+
+
+def test_every_error_code_is_in_the_tree_of_errors() -> None:
+    tree = errors.__doc__ or ""
+
+    def kinds(of: type[ApiError]) -> list[type[ApiError]]:
+        return [kind for child in of.__subclasses__() for kind in (child, *kinds(child))]
+
+    public = [kind for kind in kinds(ApiError) if kind.__module__ == "zembil.errors"]
+    assert public
+    assert all(kind.__name__ in tree for kind in public)
+
+
+def test_a_relative_link_in_the_docs_leads_somewhere() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")]
+    assert pages
+    broken = [
+        f"{page.name}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text())
+        if "://" not in target and not (page.parent / target).exists()
+    ]
+    assert broken == []
