@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from zembil.app import application
 from zembil.config import Settings
 from zembil.db.clock import Clock
-from zembil.db.pool import Database, connected
+from zembil.db.pool import Database, connected, demand_durability
 from zembil.errors import ConfigurationError
 from zembil.web.protocol import BoundedProtocol
 from zembil.webhooks.sender import Bell
@@ -41,6 +41,7 @@ async def _run(settings: Settings, *, listener: socket.socket | None, with_worke
         db = await stack.enter_async_context(
             connected(settings.database_url, connections_max=settings.database_connections_max)
         )
+        await demand_durability(db)
         clock, bell = Clock(), Bell()
         await clock.measure(db)
         work: list[asyncio.Task[None]] = []

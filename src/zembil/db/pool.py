@@ -7,7 +7,7 @@ from typing import Any, LiteralString, Protocol, cast
 
 import asyncpg
 
-from zembil.errors import ServiceUnavailable
+from zembil.errors import ConfigurationError, DatabaseError, ServiceUnavailable
 
 
 class Record(Protocol):
@@ -74,10 +74,13 @@ async def connected(database_url: str, *, connections_max: int) -> AsyncGenerato
 
 @asynccontextmanager
 async def connection(database_url: str) -> AsyncGenerator[Connection]:
-    """A connection of its own, for migrations and tools."""
-    conn: asyncpg.Connection = await asyncpg.connect(  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        database_url, server_settings={"timezone": "UTC"}
-    )
+    """A connection of its own, for migrations and tools. Raises DatabaseError if there is none to be had."""
+    try:
+        conn: asyncpg.Connection = await asyncpg.connect(  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+            database_url, server_settings={"timezone": "UTC"}
+        )
+    except (OSError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise DatabaseError(f"The database cannot be reached: {error or type(error).__name__}.") from None
     try:
         yield cast(Connection, conn)
     finally:
@@ -98,6 +101,22 @@ async def reading(db: Database) -> AsyncGenerator[Connection]:
     with database_faults():
         async with db.acquire(timeout=ACQUIRE_TIMEOUT_SECONDS) as conn:
             yield conn
+
+
+async def demand_durability(db: Database) -> None:
+    """Raises ConfigurationError if the database may forget what it has acknowledged."""
+    async with reading(db) as conn:
+        rows = await conn.fetch(
+            """
+            SELECT name, setting FROM pg_settings
+            WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off' ORDER BY name
+            """
+        )
+    if rows:
+        names = ", ".join(row["name"] for row in rows)
+        raise ConfigurationError(
+            f"Set {names} to on in PostgreSQL: with it off, a crash loses payments we have answered."
+        )
 
 
 class database_faults:  # noqa: N801  (used like a function: `with database_faults():`)
