@@ -23,19 +23,25 @@ from zembil.worker import run_worker
 
 _KEEP_ALIVE_SECONDS = 75
 _STOP_SECONDS_MAX = 10
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 Ready = Callable[[Database, Clock], Awaitable[None]]
 
 
 def run(settings: Settings, *, listener: socket.socket | None, with_worker: bool, ready: Ready | None = None) -> None:
     """Serve on `listener` (None: nothing to serve), with or without the worker, until SIGTERM or Ctrl-C."""
-    uvloop.run(_run(settings, listener=listener, with_worker=with_worker, ready=ready))
+    try:
+        uvloop.run(_run(settings, listener=listener, with_worker=with_worker, ready=ready))
+    finally:
+        # What is left to stop is our PostgreSQL; an impatient second signal must not end us before it has ended.
+        for number in _STOP_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
 
 
 async def _run(settings: Settings, *, listener: socket.socket | None, with_worker: bool, ready: Ready | None) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in _STOP_SIGNALS:
         loop.add_signal_handler(number, stopping.set)
     async with AsyncExitStack() as stack:
         db = await stack.enter_async_context(
@@ -50,21 +56,31 @@ async def _run(settings: Settings, *, listener: socket.socket | None, with_worke
             work.append(asyncio.create_task(_serve(app, listener, stopping)))
         if with_worker:
             work.append(asyncio.create_task(run_worker(db, clock, settings, bell, stopping)))
-        if ready is not None:
-            await ready(db, clock)
-        # What was imported stays for good; the collector need not look at it again.
-        gc.collect()
-        gc.freeze()
-        await _until_stopped(work, stopping)
+        try:
+            if ready is not None:
+                await ready(db, clock)
+            # What was imported stays for good; the collector need not look at it again.
+            gc.collect()
+            gc.freeze()
+            await _until_told_or_failed(work, stopping)
+        finally:
+            await _stop(work, stopping)
 
 
-async def _until_stopped(work: list[asyncio.Task[None]], stopping: asyncio.Event) -> None:
+async def _until_told_or_failed(work: list[asyncio.Task[None]], stopping: asyncio.Event) -> None:
     """Wait for the signal; a part that ends by itself has failed, and then everything stops."""
     told = asyncio.create_task(stopping.wait())
     await asyncio.wait([told, *work], return_when=asyncio.FIRST_COMPLETED)
     told.cancel()
+
+
+async def _stop(work: list[asyncio.Task[None]], stopping: asyncio.Event) -> None:
+    """Let every part finish while the database is still there; then raise what one of them failed with."""
     stopping.set()
-    await asyncio.gather(*work)
+    if work:
+        await asyncio.wait(work)
+    for part in work:
+        part.result()
 
 
 async def _serve(app: ASGIApp, listener: socket.socket, stopping: asyncio.Event) -> None:
@@ -86,7 +102,7 @@ async def _serve(app: ASGIApp, listener: socket.socket, stopping: asyncio.Event)
         )
     )
     serving = asyncio.create_task(server.serve([listener]))
-    await asyncio.wait([serving, asyncio.create_task(stopping.wait())], return_when=asyncio.FIRST_COMPLETED)
+    await _until_told_or_failed([serving], stopping)
     server.should_exit = True
     await serving
 

@@ -55,8 +55,11 @@ class GroupedWriter(Generic[Row]):
 
     async def drain(self) -> None:
         """Wait until everything queued is written or refused."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        while self._tasks or self._queue:
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+            else:
+                await asyncio.sleep(0)  # the first group is scheduled and about to leave
 
     def _flush(self) -> None:
         self._scheduled = False
