@@ -63,18 +63,26 @@ async def insert_endpoint(conn: Connection, endpoint: Endpoint, *, endpoints_max
 
 
 async def claim_due(
-    conn: Connection, *, at: datetime, retry_at: Sequence[datetime], per_endpoint: int, limit: int
+    conn: Connection,
+    *,
+    at: datetime,
+    retry_at: Sequence[datetime],
+    after: tuple[int, uuid.UUID],
+    per_endpoint: int,
+    limit: int,
 ) -> list[Dispatch]:
     """Claim deliveries that are due and record their attempt, before anything leaves.
 
-    Walks the endpoints that have something waiting and takes from each at most what it has room for, so an endpoint
-    with 200,000 waiting rows costs no more than one with ten. Until the result is recorded, the row is due again when
-    the next attempt would be (`retry_at`, after attempt 1, 2 and 3): that is all that a crash leaves to do.
+    Walks the endpoints `after` this account and endpoint that have something waiting and takes from each at most what
+    it has room for, so an endpoint with 200,000 waiting rows costs no more than one with ten. Until the result is
+    recorded, the row is due again when the next attempt would be (`retry_at`, after attempt 1, 2 and 3): that is all
+    that a crash leaves to do.
     """
     rows = await conn.fetch(
         """
         WITH RECURSIVE walk AS (
-            (SELECT account_id, endpoint_id FROM pending_deliveries ORDER BY account_id, endpoint_id LIMIT 1)
+            (SELECT account_id, endpoint_id FROM pending_deliveries
+             WHERE (account_id, endpoint_id) > ($7, $8) ORDER BY account_id, endpoint_id LIMIT 1)
             UNION ALL
             SELECT further.account_id, further.endpoint_id
             FROM walk CROSS JOIN LATERAL (
@@ -120,6 +128,7 @@ async def claim_due(
         _IN_FLIGHT_MAX,
         per_endpoint,
         limit,
+        *after,
     )
     return [
         Dispatch(
@@ -208,14 +217,12 @@ async def end_deliveries_cut_off(conn: Connection, *, at: datetime) -> int:
 
 
 async def advance_due_times(conn: Connection, account_id: int, *, by: timedelta) -> None:
-    """The account's clock moved forward: what it waits for comes nearer."""
+    """The account's clock moved forward: what it waits for comes nearer.
+
+    Also what is in flight: if that was cut off by a crash, nothing else moves it. If not, its end sets the time anew.
+    """
     await conn.execute(
-        """
-        UPDATE pending_deliveries SET due_at = due_at - $2::interval
-        WHERE account_id = $1 AND in_flight_until IS NULL
-        """,
-        account_id,
-        by,
+        "UPDATE pending_deliveries SET due_at = due_at - $2::interval WHERE account_id = $1", account_id, by
     )
 
 

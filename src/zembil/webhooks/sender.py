@@ -2,11 +2,14 @@
 
 import asyncio
 import socket
+import threading
 import time
+import uuid
 from contextlib import AsyncExitStack, suppress
 from typing import cast
 
 import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from zembil import __version__, ids
@@ -27,8 +30,12 @@ IN_FLIGHT_MAX = 256
 IN_FLIGHT_PER_ENDPOINT_MAX = 4
 POLL_SECONDS = 0.2
 STOP_SECONDS_MAX = 12
+# Receivers end idle connections after two seconds and more. We end ours first: one that is ended just when an event is
+# sent over it costs an attempt.
+IDLE_SECONDS_MAX = 1
 _ANSWER_BYTES_READ_MAX = 64 * 1024
 _ANSWER_BYTES_KEPT_MAX = 4096
+_BEFORE_ALL = (0, uuid.UUID(int=0))
 
 
 class Bell:
@@ -59,6 +66,7 @@ class Sender:
         self._settings = settings
         self._bell = bell
         self._in_flight: set[asyncio.Task[None]] = set()
+        self._after = _BEFORE_ALL
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -76,7 +84,10 @@ class Sender:
                 await asyncio.wait(self._in_flight, timeout=STOP_SECONDS_MAX)
 
     async def _send_what_is_due(self) -> bool:
-        """Claim once and send; answers whether there may be more to claim at once."""
+        """Claim once and send; answers whether there may be more to claim at once.
+
+        When there is more than there is room for, the next claim goes on where this one ended: everyone has a turn.
+        """
         room = IN_FLIGHT_MAX - len(self._in_flight)
         if room <= 0:
             return False
@@ -87,17 +98,24 @@ class Sender:
                     conn,
                     at=at,
                     retry_at=[lifecycle.next_attempt_at(made, at=at) or at for made in (1, 2, 3)],
+                    after=self._after,
                     per_endpoint=IN_FLIGHT_PER_ENDPOINT_MAX,
                     limit=room,
                 )
         except ServiceUnavailable:
             log.warning("deliveries.not_claimed", reason="the database is away")
             return False
+        except Exception:  # noqa: BLE001  (a loop that ended would end the process, and everything else with it)
+            log.exception("deliveries.not_claimed")
+            return False
         for dispatch in dispatches:
             task = asyncio.create_task(self._deliver(dispatch))
             self._in_flight.add(task)
             task.add_done_callback(self._in_flight.discard)
-        return len(dispatches) == room
+        is_full, was_partial = len(dispatches) == room, self._after != _BEFORE_ALL
+        last = max(((dispatch.account_id, dispatch.endpoint_id) for dispatch in dispatches), default=_BEFORE_ALL)
+        self._after = last if is_full else _BEFORE_ALL
+        return is_full or was_partial
 
     async def _deliver(self, dispatch: Dispatch) -> None:
         try:
@@ -158,13 +176,72 @@ def _session(allowed: Networks) -> aiohttp.ClientSession:
         return socket.socket(family, kind, protocol)
 
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(socket_factory=judged_socket, use_dns_cache=False, limit=0),
+        connector=aiohttp.TCPConnector(
+            socket_factory=judged_socket,
+            resolver=Resolver(),
+            use_dns_cache=False,
+            limit=0,
+            keepalive_timeout=IDLE_SECONDS_MAX,
+        ),
         timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS_MAX),
         trust_env=False,
         auto_decompress=False,
         cookie_jar=aiohttp.DummyCookieJar(),
         skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
     )
+
+
+class Resolver(AbstractResolver):
+    """Looks names up, each in a thread of its own.
+
+    The event loop's own threads are few: two names whose servers are silent would keep everybody waiting. Threads that
+    wait in vain end by themselves, and keep no process from ending.
+    """
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        loop = asyncio.get_running_loop()
+        found: asyncio.Future[list[ResolveResult]] = loop.create_future()
+
+        def tell(addresses: list[ResolveResult], error: Exception | None) -> None:
+            if found.done():  # the attempt did not wait so long
+                return
+            if error is None:
+                found.set_result(addresses)
+            else:
+                found.set_exception(error)
+
+        def look_up() -> None:
+            addresses: list[ResolveResult] = []
+            failure = None
+            try:
+                addresses = _addresses(host, port, family)
+            except Exception as error:  # noqa: BLE001  (told to whoever waits)
+                failure = error
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(tell, addresses, failure)
+
+        threading.Thread(target=look_up, name="zembil-look-up", daemon=True).start()
+        return await found
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _addresses(host: str, port: int, family: socket.AddressFamily) -> list[ResolveResult]:
+    found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    return [
+        ResolveResult(
+            hostname=host,
+            host=str(address[0]),
+            port=port,
+            family=found_family,
+            proto=protocol,
+            flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+        )
+        for found_family, _, protocol, _, address in found
+    ]
 
 
 async def _read(response: aiohttp.ClientResponse, answer: bytearray) -> None:
