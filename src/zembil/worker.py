@@ -28,7 +28,7 @@ async def run_worker(db: Database, clock: Clock, settings: Settings, bell: Bell,
     async def work_on_payments() -> None:
         async with reading(db) as conn:
             await realign_due_times(conn)
-        while await charger.work() > 0 and not stopping.is_set():
+        while await charger.work() and not stopping.is_set():
             pass
 
     async def end_what_was_cut_off() -> None:

@@ -55,8 +55,8 @@ class Charger:
         self.bell.ring()
         return payment
 
-    async def work(self) -> int:
-        """One round of what is due: expire, push, and ask rails; answers how much there was."""
+    async def work(self) -> bool:
+        """One round of what is due: expire, push, and ask rails; answers whether more may be due."""
         to_push, expired = await operations.expire_payments(
             self.db, public_url=self.settings.public_url, at=self.clock.now(), limit=_DUE_MAX
         )
@@ -71,7 +71,7 @@ class Charger:
             *(self._guarded(self._push(payment)) for payment in to_push),
             *(self._guarded(self._ask(charge)) for charge in to_ask),
         )
-        return expired + len(to_push) + len(to_ask)
+        return expired + len(to_push) >= _DUE_MAX or len(to_ask) >= _DUE_MAX
 
     async def _guarded(self, work: Awaitable[None]) -> None:
         """One payment's trouble must not keep the worker from the others; what is due stays due."""

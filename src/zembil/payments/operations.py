@@ -110,6 +110,7 @@ async def begin_charge(
             raise ResourceNotFound
         _demand_chargeable(payment, account_at=account.now(at))
         if phone not in rail.test_phones:
+            await queries.lock_phone(conn, account.id, phone)
             await _demand_few_prompts(conn, account, phone, at=at)
         charge = Charge(
             account_id=account.id,
@@ -202,7 +203,9 @@ async def expire_payments(db: Database, *, public_url: str, at: datetime, limit:
         due = await queries.list_due_payments(conn, at=at, limit=limit)
         accounts = await list_accounts(conn, list({payment.account_id for payment in due}))
         to_push: list[Payment] = []
-        for payment in due:
+        # Counts are changed in the order in which groups of new payments change them, or the two could wait for each
+        # other.
+        for payment in sorted(due, key=lambda payment: (payment.account_id, payment.id.int % COUNT_SLOTS)):
             account = accounts[payment.account_id]
             if payment.expires_at > account.now(at):
                 to_push.append(payment)

@@ -255,6 +255,11 @@ async def count_prompts(conn: Connection, account_id: int, phone: str, *, since:
     return count
 
 
+async def lock_phone(conn: Connection, account_id: int, phone: str) -> None:
+    """Until the transaction ends, nobody else counts and prompts this phone for the account."""
+    await conn.execute("SELECT pg_advisory_xact_lock(hashtextextended($2, $1))", account_id, phone)
+
+
 async def update_charge(conn: Connection, charge: Charge) -> None:
     """Write what changes in a charge's life; its payment's row is held."""
     await conn.execute(
