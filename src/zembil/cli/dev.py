@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from zembil.accounts.model import Principal
     from zembil.cli.local import LocalData
     from zembil.config import Settings
     from zembil.db.clock import Clock
@@ -49,6 +50,8 @@ def dev(
         local.reset()
     local.make()
     with EmbeddedPostgres.start(local.postgres) as postgres:
+        if ready_file is not None and ready_file.is_file():
+            ready_file.unlink()  # of an earlier start: it must not be taken for ours
         asyncio.run(migrate(postgres.url))
         origin = f"http://{_reachable(host)}:{listener.getsockname()[1]}"
         settings = Settings(
@@ -80,28 +83,34 @@ def dev(
 
 
 async def _first_keys(local: "LocalData", db: "Database", clock: "Clock") -> dict[str, dict[str, str]]:
-    """The keys of the merchant that the first start makes."""
+    """The keys of the merchant that the first start makes; made anew if the database does not know them (any more)."""
     from zembil.accounts.operations import create_merchant
     from zembil.cli.local import named
 
     keys = local.first_keys()
-    if keys is None:
+    if keys is None or await _principal(db, keys) is None:
         new = await create_merchant(db, _FIRST_MERCHANT, at=clock.now())
         keys = {"sandbox": named(new.sandbox), "live": named(new.live)}
         local.keep_first_keys(keys)
     return keys
 
 
-async def _example_link(db: "Database", clock: "Clock", settings: "Settings", keys: dict[str, dict[str, str]]) -> str:
-    """The link of a new payment to try, made as the API makes one."""
+async def _principal(db: "Database", keys: dict[str, dict[str, str]]) -> "Principal | None":
+    """Whom the first key opens to."""
     from zembil.accounts.queries import find_principal
     from zembil.accounts.secrets import hashed
     from zembil.db.pool import reading
+
+    async with reading(db) as conn:
+        return await find_principal(conn, hashed(keys["sandbox"]["admin_key"]))
+
+
+async def _example_link(db: "Database", clock: "Clock", settings: "Settings", keys: dict[str, dict[str, str]]) -> str:
+    """The link of a new payment to try, made as the API makes one."""
     from zembil.payments.model import link
     from zembil.payments.operations import PaymentOrder, PaymentWriter, new_payment
 
-    async with reading(db) as conn:
-        principal = await find_principal(conn, hashed(keys["sandbox"]["admin_key"]))
+    principal = await _principal(db, keys)
     if principal is None:
         raise RuntimeError("the first merchant's key opens its account")
     order = PaymentOrder(amount_santim=15_000, description="A first payment, to try", lifetime_seconds=86_400)

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from zembil.accounts.model import AccountKeys
+from zembil.errors import ConfigurationError
+
+_IGNORE_ALL = "*\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +31,17 @@ class LocalData:
         return self.directory / "running.json"
 
     def make(self) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        ignored = self.directory / ".gitignore"
-        if not ignored.exists():
-            ignored.write_text("*\n")
+        """Make the directory; a new one is kept out of git. Raises ConfigurationError."""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            if not any(self.directory.iterdir()):
+                self._ignored.write_text(_IGNORE_ALL)
+        except OSError as error:
+            raise ConfigurationError(f"Cannot keep data in {self.directory}: {error.strerror}.") from error
+
+    @property
+    def _ignored(self) -> Path:
+        return self.directory / ".gitignore"
 
     def secret_key(self) -> bytes:
         """The key that seals secrets here; made on the first start."""
@@ -62,17 +72,29 @@ class LocalData:
         from zembil.db.embedded import EmbeddedPostgres
 
         EmbeddedPostgres.reset(self.postgres)
-        for path in (self.keys, self.directory / "secret.key", self.running, self.directory / ".gitignore"):
+        for path in (self.keys, self.directory / "secret.key", self.running):
             path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            if self._ignored.read_text() == _IGNORE_ALL:
+                self._ignored.unlink()
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file in one step, readable by its owner only: it is whole or it is not there."""
+    """Write a file in one step, readable by its owner only: it is whole or it is not there.
+
+    Raises ConfigurationError if it cannot be written.
+    """
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    unfinished.replace(path)
+    try:
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise ConfigurationError(f"Cannot write {path}: {error.strerror}.") from error
 
 
 def named(keys: AccountKeys) -> dict[str, str]:

@@ -3,13 +3,13 @@
 import json
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from zembil.errors import ConfigurationError
+from zembil.errors import ConfigurationError, DatabaseError
 
 commands = typer.Typer(help="Merchants and their keys.", no_args_is_help=True)
 
@@ -34,6 +34,7 @@ def create(
 
     from zembil.accounts.operations import create_merchant
     from zembil.cli.local import named, ready_document
+    from zembil.db.migrate import demand_migrated
     from zembil.db.pool import connected
 
     name = name.strip()
@@ -41,6 +42,7 @@ def create(
         raise ConfigurationError("A merchant's name has 1 to 200 printable characters.")
 
     async def run(database_url: str) -> dict[str, dict[str, str]]:
+        await demand_migrated(database_url)
         async with connected(database_url, connections_max=1) as db:
             new = await create_merchant(db, name, at=datetime.now(UTC))
         return {"sandbox": named(new.sandbox), "live": named(new.live)}
@@ -63,15 +65,27 @@ def _database(data: Path) -> Generator[tuple[str, str]]:
     if database_url := os.environ.get("ZEMBIL_DATABASE_URL"):
         yield database_url, os.environ.get("ZEMBIL_PUBLIC_URL", "http://127.0.0.1:8420").rstrip("/")
         return
+    import asyncio
+
     from zembil.cli.local import LocalData
     from zembil.db.embedded import EmbeddedPostgres
+    from zembil.db.migrate import migrate
+    from zembil.db.pool import connection
+
+    async def answers(database_url: str) -> bool:
+        with suppress(DatabaseError):
+            async with connection(database_url):
+                return True
+        return False
 
     local = LocalData(data)
-    if local.running.exists():
-        running = json.loads(local.running.read_text())
+    running = json.loads(local.running.read_text()) if local.running.exists() else None
+    # One that was killed leaves its file behind.
+    if running is not None and asyncio.run(answers(running["database_url"])):
         yield running["database_url"], running["origin"]
     elif local.postgres.exists():
         with EmbeddedPostgres.start(local.postgres.resolve()) as postgres:
+            asyncio.run(migrate(postgres.url))
             yield postgres.url, "http://127.0.0.1:8420"
     else:
         raise ConfigurationError(

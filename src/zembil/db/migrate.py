@@ -29,11 +29,16 @@ async def migrate(database_url: str) -> list[str]:
         return await _apply_what_is_missing(conn)
 
 
-async def _apply_what_is_missing(conn: Connection) -> list[str]:
-    await conn.execute(
-        "CREATE TABLE IF NOT EXISTS schema_migrations"
-        " (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())"
-    )
+async def demand_migrated(database_url: str) -> None:
+    """Raises DatabaseError if the schema is not this version's: for processes that do not migrate."""
+    async with connection(database_url) as conn:
+        is_new = await conn.fetchval("SELECT to_regclass('schema_migrations') IS NULL")
+        if is_new or await _missing(conn):
+            raise DatabaseError("The database is not up to date; run `zembil migrate` first.")
+
+
+async def _missing(conn: Connection) -> list[str]:
+    """The names of the migrations that are to be applied. Raises DatabaseError if the database is newer."""
     done: set[str] = {row["name"] for row in await conn.fetch("SELECT name FROM schema_migrations")}
     known = migrations()
     if newer := sorted(done - known.keys()):
@@ -41,7 +46,16 @@ async def _apply_what_is_missing(conn: Connection) -> list[str]:
             f"The database was made by a newer Zembil (it has {newer[-1]}); "
             "run that version, or restore a backup made before the upgrade."
         )
-    missing = [name for name in known if name not in done]
+    return [name for name in known if name not in done]
+
+
+async def _apply_what_is_missing(conn: Connection) -> list[str]:
+    await conn.execute(
+        "CREATE TABLE IF NOT EXISTS schema_migrations"
+        " (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())"
+    )
+    known = migrations()
+    missing = await _missing(conn)
     for name in missing:
         async with conn.transaction():
             await conn.execute(cast(LiteralString, known[name]))
