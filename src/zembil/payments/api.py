@@ -24,7 +24,7 @@ from zembil.web import fields
 from zembil.web.parameters import Parameters
 from zembil.web.responses import Answer, success
 from zembil.web.routing import Call, Route
-from zembil.web.validation import must, parsed_body
+from zembil.web.validation import Checks, must, parsed_body
 from zembil.webhooks.sender import Bell
 from zembil.wire import encoded
 
@@ -94,7 +94,8 @@ class PaymentEndpoints:
         ]
 
     async def create(self, call: Call) -> Answer:
-        order = self._order(parsed_body(CreatePayment, call.body), livemode=call.account.livemode)
+        asked = parsed_body(CreatePayment, call.body, self._checks(livemode=call.account.livemode))
+        order = _order(asked)
         new = new_payment(order, call.account, public_url=self.settings.public_url, at=call.at)
         try:
             await self.writer.create(new)
@@ -120,36 +121,18 @@ class PaymentEndpoints:
             status=201,
         )
 
-    def _order(self, asked: CreatePayment, *, livemode: bool) -> PaymentOrder:
-        """What was asked for, with the checks that need more than the body."""
-        customer = asked.customer or CustomerOfPayment()
-        faults: list[Fault] = []
-        amount_santim = money.santim_of(asked.amount) or 0
-        if amount_santim > self.settings.payment_santim_max:
-            faults.append(
-                Fault("amount", f"The most is {money.shown(self.settings.payment_santim_max)} {money.CURRENCY}.")
-            )
-        if customer.id is not None:
-            faults.append(Fault("customer.id", "There is no customer with this id."))
-        if asked.mobile_money_provider is not None:
-            if customer.phone is None:
-                faults.append(Fault("customer.phone", "A prompt is pushed to this phone; it is required here."))
-            if rail_for(asked.mobile_money_provider, livemode=livemode) is None:
-                faults.append(Fault("mobile_money_provider", "This wallet is not connected for this account."))
-        if faults:
-            raise ValidationError(*faults)
-        return PaymentOrder(
-            amount_santim=amount_santim,
-            lifetime_seconds=asked.expires_in or LIFETIME_SECONDS,
-            email=customer.email,
-            phone=customer.phone,
-            name=customer.name,
-            description=asked.description,
-            reference=asked.reference,
-            callback_url=asked.callback_url,
-            metadata=asked.metadata,
-            mobile_money_provider=asked.mobile_money_provider,
-        )
+    def _checks(self, *, livemode: bool) -> Checks:
+        """What the settings and the account say of the fields."""
+
+        def check_maximum(amount: Decimal) -> Iterator[Fault]:
+            if (money.santim_of(amount) or 0) > self.settings.payment_santim_max:
+                yield Fault("", f"The most is {money.shown(self.settings.payment_santim_max)} {money.CURRENCY}.")
+
+        def check_connected(wallet: Wallet) -> Iterator[Fault]:
+            if rail_for(wallet, livemode=livemode) is None:
+                yield Fault("", "This wallet is not connected for this account.")
+
+        return {"amount": check_maximum, "mobile_money_provider": check_connected}
 
     async def read(self, call: Call) -> Answer:
         payment_id = ids.parsed(Prefix.PAYMENT, call.path_values[0])
@@ -174,6 +157,30 @@ class PaymentEndpoints:
                 "pagination": {"limit": limit, "offset": offset, "total": total},
             }
         )
+
+
+def _order(asked: CreatePayment) -> PaymentOrder:
+    """What was asked for, with the checks that concern several fields."""
+    customer = asked.customer or CustomerOfPayment()
+    faults: list[Fault] = []
+    if customer.id is not None:
+        faults.append(Fault("customer.id", "There is no customer with this id."))
+    if asked.mobile_money_provider is not None and customer.phone is None:
+        faults.append(Fault("customer.phone", "A prompt is pushed to this phone; it is required here."))
+    if faults:
+        raise ValidationError(*faults)
+    return PaymentOrder(
+        amount_santim=money.santim_of(asked.amount) or 0,
+        lifetime_seconds=asked.expires_in or LIFETIME_SECONDS,
+        email=customer.email,
+        phone=customer.phone,
+        name=customer.name,
+        description=asked.description,
+        reference=asked.reference,
+        callback_url=asked.callback_url,
+        metadata=asked.metadata,
+        mobile_money_provider=asked.mobile_money_provider,
+    )
 
 
 def _filter(parameters: Parameters) -> PaymentFilter:

@@ -27,7 +27,7 @@ def check_email(text: str) -> Iterator[Fault]:
     if _PLAIN_EMAIL.fullmatch(text) and text.index("@") <= 64:
         return
     try:
-        validate_email(text, check_deliverability=False, test_environment=True)
+        validate_email(text, check_deliverability=False, test_environment=True, strict=True)
     except EmailNotValidError:
         yield Fault("", "This is not an e-mail address, for example abebe@example.com.")
 

@@ -7,8 +7,10 @@ the document is walked and converted field by field with the same types, and eve
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
+from types import MappingProxyType
 from typing import Annotated, Any, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -21,9 +23,14 @@ T = TypeVar("T", bound=Struct)
 Check = Callable[[Any], Iterator[Fault]]
 """Finds what a type cannot say. The faults' fields are relative: "" is the value itself, ".k" what lies below it."""
 
+Checks = Mapping[str, Check]
+"""Checks by the name of a field of the body: what the account or the settings say of its value."""
+
 DEPTH_MAX = 32
 _INTEGER_DIGITS_MAX = 30
 _UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
+
+_NO_MORE: Checks = MappingProxyType({})
 
 _plain = msgspec.json.Decoder()
 
@@ -33,19 +40,26 @@ def must(sentence: str, *, check: Check | None = None, **constraints: Any) -> Me
     return Meta(**constraints, extra={"must": sentence, "check": check})
 
 
-def parsed_body(kind: type[T], body: bytes) -> T:
-    """The body as `kind`. Raises ValidationError with every fault."""
+def parsed_body(kind: type[T], body: bytes, more: Checks = _NO_MORE) -> T:
+    """The body as `kind`, its fields checked as it says and by `more`. Raises ValidationError with every fault."""
     form = _form(kind)
     if b"\\" not in body:
         try:
             document = _plain.decode(body)
             if _repeats_no_key(document, body) and not form.hides_a_number_in_a_string(document):
                 value = form.decode(body)
-                if next(form.faults(value), None) is None:
+                if next(form.faults(value), None) is None and next(_more_faults(value, more), None) is None:
                     return value
         except (msgspec.MsgspecError, ValueError, RecursionError):
             pass  # the careful way says what is wrong
-    return _parsed_carefully(form, body)
+    return _parsed_carefully(form, body, more)
+
+
+def _more_faults(value: Struct, more: Checks) -> Iterator[Fault]:
+    for name, check in more.items():
+        part = getattr(value, name)
+        if part is not None:
+            yield from check(part)
 
 
 def _repeats_no_key(document: Any, body: bytes) -> bool:
@@ -132,10 +146,10 @@ class _Repeating(dict[str, Any]):
     repeated: set[str]
 
 
-def _parsed_carefully(form: _Form[T], body: bytes) -> T:
+def _parsed_carefully(form: _Form[T], body: bytes, more: Checks) -> T:
     document = _document(body)
     faults = {fault.field: fault for fault in reversed([*_unstorable(document, "", DEPTH_MAX)])}
-    value = _converted(form, document, "", faults)
+    value = _converted(form, document, "", faults, more)
     if value is None or faults:
         raise ValidationError(*faults.values())
     return value
@@ -174,8 +188,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) == len(pairs):
         return found
     repeating = _Repeating(found)
-    names = [name for name, _ in pairs]
-    repeating.repeated = {name for name in found if names.count(name) > 1}
+    repeating.repeated = {name for name, count in Counter(name for name, _ in pairs).items() if count > 1}
     return repeating
 
 
@@ -224,7 +237,9 @@ def _below(path: str, name: str) -> str:
     return f"{path}.{shown}" if path else shown
 
 
-def _converted(form: _Form[T], document: dict[str, Any], path: str, faults: dict[str, Fault]) -> T | None:
+def _converted(
+    form: _Form[T], document: dict[str, Any], path: str, faults: dict[str, Fault], more: Checks = _NO_MORE
+) -> T | None:
     """The document as the form's Struct, or None; adds to `faults` what is wrong with it, one for each field."""
     values: dict[str, Any] = {}
     complete = True
@@ -237,6 +252,8 @@ def _converted(form: _Form[T], document: dict[str, Any], path: str, faults: dict
                 faults.setdefault(where, Fault(where, f"This field is required. {field.must}"))
             continue
         found = list(_faults_of(field, plain, where, values, faults))
+        if not found and field.name in values and field.name in more:
+            found = [Fault(where + fault.field, fault.message) for fault in more[field.name](values[field.name])]
         for fault in found:
             faults.setdefault(fault.field, fault)
         complete = complete and field.name in values

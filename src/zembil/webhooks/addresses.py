@@ -46,7 +46,7 @@ def _within(ip: IPv4Address | IPv6Address, network: IPv4Network | IPv6Network) -
 def url_faults(url: str, *, livemode: bool) -> Iterator[Fault]:
     """What is wrong with the URL of an endpoint, one sentence each."""
     if not _VISIBLE_ASCII.fullmatch(url) or "\\" in url or "#" in url:
-        yield Fault("url", "Give an address in plain ASCII, without spaces, backslash or #; write names in punycode.")
+        yield Fault("", "Give an address in plain ASCII, without spaces, backslash or #; write names in punycode.")
         return
     try:
         parts = urlsplit(url)
@@ -54,14 +54,14 @@ def url_faults(url: str, *, livemode: bool) -> Iterator[Fault]:
     except ValueError:
         host, port, parts = None, None, None
     if parts is None or not host or parts.scheme not in ("http", "https"):
-        yield Fault("url", "Give a complete address, for example https://shop.example.et/webhooks.")
+        yield Fault("", "Give a complete address, for example https://shop.example.et/webhooks.")
         return
     if parts.scheme == "http" and livemode:
-        yield Fault("url", "Live events are sent over https only.")
+        yield Fault("", "Live events are sent over https only.")
     if "@" in parts.netloc:
-        yield Fault("url", "Leave user name and password out; the signature proves that an event is ours.")
+        yield Fault("", "Leave user name and password out; the signature proves that an event is ours.")
     if port == 0 or (livemode and port is not None and port < 1024 and port not in _PORTS_BELOW_1024):
-        yield Fault("url", "Use port 443, 8443, or one from 1024.")
+        yield Fault("", "Use port 443, 8443, or one from 1024.")
     yield from _host_faults(host, livemode=livemode)
 
 
@@ -69,13 +69,13 @@ def _host_faults(host: str, *, livemode: bool) -> Iterator[Fault]:
     labels = host.split(".")
     if ":" in host or _NUMERIC.fullmatch(labels[-1]):
         if livemode:
-            yield Fault("url", "Use a host name, not an IP address.")
+            yield Fault("", "Use a host name, not an IP address.")
         elif not _is_ip(host):
-            yield Fault("url", "This is not an IP address in its usual form.")
+            yield Fault("", "This is not an IP address in its usual form.")
     elif len(host) > 253 or not all(_is_label(label) for label in labels):
-        yield Fault("url", "This is not a host name.")
+        yield Fault("", "This is not a host name.")
     elif livemode and (len(labels) == 1 or labels[-1].lower() in ("localhost", "local", "internal")):
-        yield Fault("url", "Use a host name that the public internet knows.")
+        yield Fault("", "Use a host name that the public internet knows.")
 
 
 def _is_label(label: str) -> bool:

@@ -9,7 +9,7 @@ from zembil import ids, instants
 from zembil.accounts.permissions import Permission
 from zembil.config import Settings
 from zembil.db.pool import Database
-from zembil.errors import Fault, ValidationError
+from zembil.errors import Fault
 from zembil.ids import Prefix
 from zembil.web import fields
 from zembil.web.responses import Answer, success
@@ -50,10 +50,8 @@ class WebhookEndpoints:
         return [Route("POST", "/webhooks", Permission.MANAGE_WEBHOOKS, self.register)]
 
     async def register(self, call: Call) -> Answer:
-        asked = parsed_body(RegisterEndpoint, call.body)
-        faults = tuple(url_faults(asked.url, livemode=call.account.livemode))
-        if faults:
-            raise ValidationError(*faults)
+        livemode = call.account.livemode
+        asked = parsed_body(RegisterEndpoint, call.body, {"url": lambda url: url_faults(url, livemode=livemode)})
         endpoint, secret = await operations.register_endpoint(
             self._db,
             call.account,
@@ -64,7 +62,7 @@ class WebhookEndpoints:
             endpoints_max=self._settings.endpoints_max,
             at=call.at,
         )
-        return success(shown(endpoint, livemode=call.account.livemode) | {"secret": secret}, status=201)
+        return success(shown(endpoint, livemode=livemode) | {"secret": secret}, status=201)
 
 
 def shown(endpoint: Endpoint, *, livemode: bool) -> dict[str, Any]:

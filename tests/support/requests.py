@@ -1,0 +1,29 @@
+"""Valid requests of every call that takes a body; what a hostile row changes in them is all that is wrong with it."""
+
+import json
+from typing import Any
+
+PAYMENTS, WEBHOOKS, CLOCK = "/payments", "/webhooks", "/test/clock"
+EVERY_CALL = (PAYMENTS, WEBHOOKS, CLOCK)
+
+_VALID: dict[str, dict[str, Any]] = {
+    PAYMENTS: {"amount": 100, "currency": "ETB"},
+    WEBHOOKS: {"url": "http://shop.example.et/hooks", "events": ["payment.completed"]},
+    CLOCK: {"advance_seconds": 1},
+}
+
+
+def valid(call: str, **changes: Any) -> dict[str, Any]:
+    """A valid body of this call, with fields added or changed."""
+    return {**_VALID[call], **changes}
+
+
+def valid_json(call: str, more: str | bytes = b"") -> bytes:
+    """A valid body of this call, with this text put behind its last field."""
+    added = more.encode() if isinstance(more, str) else more
+    return json.dumps(_VALID[call]).encode()[:-1] + added + b"}"
+
+
+def written(body: dict[str, Any]) -> bytes:
+    """The body in JSON, characters as they are."""
+    return json.dumps(body, ensure_ascii=False).encode()
