@@ -1,8 +1,8 @@
-"""The payment page's addresses: /p/{token}, and the forms on it."""
+"""The addresses for people: /, and /p/{token} with the forms on it."""
 
 import hashlib
 import hmac
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 
 import msgspec
@@ -18,11 +18,12 @@ from zembil.checkout import view
 from zembil.checkout.view import Form
 from zembil.config import Settings
 from zembil.db.pool import reading
-from zembil.errors import ApiError, InvalidState, RateLimitExceeded, ResourceNotFound, ServiceUnavailable
+from zembil.errors import ApiError, InvalidState, RateLimitExceeded, ResourceNotFound
 from zembil.payments import operations, queries
 from zembil.payments.charger import Charger
-from zembil.payments.model import CancellationReason, Charge, Payment, link
+from zembil.payments.model import CancellationReason, Charge, Payment, link, link_prefix
 from zembil.qr import LinkCodes
+from zembil.rails import wallets
 from zembil.rails.rail import Wallet
 from zembil.rails.sandbox import HandsetAnswer, HandsetNotification
 from zembil.web.fields import check_phone
@@ -30,6 +31,8 @@ from zembil.web.html import PAGE_HEADERS, form_token, own_form
 
 _STYLESHEET = files("zembil.checkout").joinpath("static", "payment.css").read_bytes()
 STYLESHEET_PATH = f"/static/payment-{hashlib.sha256(_STYLESHEET).hexdigest()[:12]}.css"
+
+ExtraHeaders = tuple[tuple[str, str], ...]
 
 _templates = Environment(
     loader=PackageLoader("zembil.checkout"),
@@ -60,13 +63,31 @@ class PaymentPages:
     codes: LinkCodes
 
     def routes(self) -> list[Route]:
+        forms = {"charge": self.charge, "cancel": self.cancel, "handset": self.answer_handset}
         return [
+            Route("/", self.home),
             Route(STYLESHEET_PATH, stylesheet),
             Route("/p/{token}", self.show),
-            Route("/p/{token}/charge", self.charge, methods=["POST"]),
-            Route("/p/{token}/cancel", self.cancel, methods=["POST"]),
-            Route("/p/{token}/handset", self.answer_handset, methods=["POST"]),
+            *(Route(f"/p/{{token}}/{name}", answer, methods=["POST"]) for name, answer in forms.items()),
+            *(Route(f"/p/{{token}}/{name}", self.reopen) for name in forms),
         ]
+
+    async def home(self, _: Request) -> Response:
+        """For a newcomer who has no payment link: what this is, and where to go on. It names nothing confidential."""
+        page = {
+            **self._every_page(),
+            "link_prefix": link_prefix(self.settings.public_url),
+            "sandbox_url": self.settings.base_url(livemode=False),
+            "live_url": self.settings.base_url(livemode=True),
+        }
+        return _rendered("home.html", page, status=200)
+
+    async def reopen(self, request: Request) -> Response:
+        """A form's address opened as a page, as a phone does that restores its tabs: the payment is what was meant."""
+        token: str = request.path_params["token"]
+        if ids.parsed_link_token(token) is None:
+            raise ResourceNotFound
+        return _sent_to_payment(token)
 
     async def show(self, request: Request) -> Response:
         return self._page(await self._open(request))
@@ -74,15 +95,17 @@ class PaymentPages:
     async def charge(self, request: Request) -> Response:
         opened = await self._open(request)
         fields = await self._form(request, opened)
-        form = _checked(Form(view.international(fields.get("phone", "")), fields.get("mobile_money_provider", "")))
-        if form.error:
-            return self._page(opened, form, status=400)
+        form = Form(fields.get("phone", ""), fields.get("mobile_money_provider", ""))
+        phone = view.international(form.phone)
+        if faulty := _with_its_fault(form, phone, livemode=opened.account.livemode):
+            return self._page(opened, faulty, status=400)
         try:
             await self.charger.charge_payment(
-                opened.account, opened.payment, Wallet(form.mobile_money_provider), phone=form.phone, pushed=False
+                opened.account, opened.payment, Wallet(form.mobile_money_provider), phone=phone, pushed=False
             )
         except RateLimitExceeded as error:
-            return self._page(opened, Form(form.phone, form.mobile_money_provider, error.message, "phone"), status=429)
+            faulty = replace(form, error=error.message, error_field="phone")
+            return self._page(opened, faulty, status=error.status, headers=error.headers)
         except InvalidState:
             pass  # another tab was first, or the time is over: the page says how it stands
         return self._back(opened)
@@ -139,7 +162,9 @@ class PaymentPages:
             request, self.settings.secret_key, opened.payment.link_token, public_url=self.settings.public_url
         )
 
-    def _page(self, opened: _Opened, form: Form | None = None, *, status: int = 200) -> Response:
+    def _page(
+        self, opened: _Opened, form: Form | None = None, *, status: int = 200, headers: ExtraHeaders = ()
+    ) -> Response:
         page = view.page_of(
             opened.payment,
             opened.charge,
@@ -152,20 +177,23 @@ class PaymentPages:
             form_token=form_token(self.settings.secret_key, opened.payment.link_token),
             form=form,
         )
-        return _rendered("payment.html", page, status=status)
+        return _rendered("payment.html", page, status=status, headers=headers)
 
     def _back(self, opened: _Opened) -> Response:
-        return RedirectResponse(f"/p/{opened.payment.link_token}", status_code=303, headers=PAGE_HEADERS)
+        return _sent_to_payment(opened.payment.link_token)
 
     async def refused(self, request: Request, error: Exception) -> Response:
-        """The page for a request that cannot be answered: it says so, in words."""
-        status = error.status if isinstance(error, ApiError) else 500
-        template = "unavailable.html" if isinstance(error, ServiceUnavailable) or status == 500 else "not_found.html"
-        page = {"service_name": self.settings.title, "stylesheet_path": STYLESHEET_PATH}
+        """The page for a request that cannot be answered: it says why in words, and the way on."""
+        status, headers = (error.status, error.headers) if isinstance(error, ApiError) else (500, ())
+        page: dict[str, object] = {**self._every_page(), "status": status}
         token = request.path_params.get("token", "")
         if ids.parsed_link_token(token):
             page["payment_path"] = f"/p/{token}"
-        return _rendered(template, page, status=status)
+        template = "unavailable.html" if status >= 500 else "not_found.html" if status == 404 else "refused.html"
+        return _rendered(template, page, status=status, headers=headers)
+
+    def _every_page(self) -> dict[str, object]:
+        return {"service_name": self.settings.title, "stylesheet_path": STYLESHEET_PATH}
 
 
 async def stylesheet(_: Request) -> Response:
@@ -173,17 +201,19 @@ async def stylesheet(_: Request) -> Response:
     return Response(_STYLESHEET, media_type="text/css", headers=headers)
 
 
-def _rendered(template: str, page: object, *, status: int) -> Response:
+def _rendered(template: str, page: object, *, status: int, headers: ExtraHeaders = ()) -> Response:
     html = _templates.get_template(template).render(page=page)
-    return HTMLResponse(html, status_code=status, headers=PAGE_HEADERS)
+    return HTMLResponse(html, status_code=status, headers={**PAGE_HEADERS, **dict(headers)})
 
 
-def _checked(form: Form) -> Form:
-    if form.mobile_money_provider not in list(Wallet):
+def _sent_to_payment(link_token: str) -> Response:
+    return RedirectResponse(f"/p/{link_token}", status_code=303, headers=PAGE_HEADERS)
+
+
+def _with_its_fault(form: Form, phone: str, *, livemode: bool) -> Form | None:
+    """The form with the first thing wrong in it, or None if it is right."""
+    if form.mobile_money_provider not in wallets(livemode=livemode):
         return Form(form.phone, "", "Choose the wallet you pay with.", "mobile_money_provider")
-    if fault := next(check_phone(form.phone), None):
-        del fault
-        return Form(
-            form.phone, form.mobile_money_provider, "This is not a phone number; write it as 0911 234 567.", "phone"
-        )
-    return form
+    if any(check_phone(phone)):
+        return replace(form, error="This is not a phone number; write it as 0911 234 567.", error_field="phone")
+    return None

@@ -11,10 +11,12 @@ from zembil.accounts.model import Account
 from zembil.ids import Prefix
 from zembil.payments.lifecycle import OPEN_STATES
 from zembil.payments.model import FAILURE_MESSAGES, Charge, ChargeState, Payment, PaymentStatus, link
+from zembil.rails import wallets
 from zembil.rails.rail import Wallet
 from zembil.rails.sandbox import SandboxRail
 
 WALLET_NAMES = {Wallet.TELEBIRR: "telebirr", Wallet.MPESA: "M-PESA"}
+_NETWORK_NAMES = {Wallet.TELEBIRR: "Ethio telecom", Wallet.MPESA: "Safaricom"}
 _REFRESH_SECONDS = 2
 _EXPIRES_SOON = timedelta(minutes=10)
 _ETHIOPIAN_TIME = ZoneInfo("Africa/Addis_Ababa")
@@ -27,6 +29,13 @@ class Form:
     mobile_money_provider: str = ""
     error: str | None = None
     error_field: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedWallet:
+    value: str
+    name: str
+    network: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +55,7 @@ class Page:
     state: str
     form_token: str
     form: Form
+    wallets: tuple[OfferedWallet, ...]
     notice: str | None = None
     provider_name: str | None = None
     phone: str | None = None
@@ -105,7 +115,12 @@ def page_of(
         return_url=return_url(payment),
         state=state,
         form_token=form_token,
-        form=form or Form(phone=payment.phone or "", mobile_money_provider=_suggested_wallet(payment)),
+        form=form
+        or Form(phone=_as_people_write_it(payment.phone or ""), mobile_money_provider=_suggested_wallet(payment)),
+        wallets=tuple(
+            OfferedWallet(wallet.value, WALLET_NAMES[wallet], _NETWORK_NAMES[wallet])
+            for wallet in wallets(livemode=account.livemode)
+        ),
         notice=_notice(charge) if state == "choose" else None,
         provider_name=WALLET_NAMES[charge.rail] if charge else None,
         phone=_masked(charge.phone) if charge and shows_phone else None,
@@ -135,6 +150,13 @@ def international(phone: str) -> str:
     if re.fullmatch(r"(?:00)?251[79][0-9]{8}", digits):
         return f"+{digits.removeprefix('00')}"
     return digits
+
+
+def _as_people_write_it(phone: str) -> str:
+    """An Ethiopian number as it is written at home, 0911 234 567; others unchanged."""
+    if re.fullmatch(r"\+251[79][0-9]{8}", phone):
+        return f"0{phone[4:7]} {phone[7:10]} {phone[10:]}"
+    return phone
 
 
 def _suggested_wallet(payment: Payment) -> str:

@@ -1,14 +1,17 @@
 """What every page has: its headers, and forms that only its own pages can send."""
 
+import asyncio
 import hashlib
 import hmac
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
-from zembil.errors import PayloadTooLarge, PermissionDenied
+from zembil.errors import BodyTooSlow, PayloadTooLarge, PermissionDenied
 
 _FORM_BYTES_MAX = 16 * 1024
+_FORM_SECONDS_MAX = 20
+_FIELDS_MAX = 100
 
 PAGE_HEADERS = {
     "Content-Security-Policy": (
@@ -31,23 +34,45 @@ def form_token(secret_key: bytes, page: str) -> str:
 
 
 async def own_form(request: Request, secret_key: bytes, page: str, *, public_url: str) -> dict[str, str]:
-    """The fields of a form that our own page sent. Raises PermissionDenied for any other, PayloadTooLarge."""
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > _FORM_BYTES_MAX:
-            raise PayloadTooLarge(_FORM_BYTES_MAX)
-    fields = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=100))
-    if not _sent_from_here(request, public_url) or not hmac.compare_digest(
+    """The fields of a form that our own page sent.
+
+    Raises PermissionDenied for any other, PayloadTooLarge, BodyTooSlow.
+    """
+    fields = _fields(await _body(request))
+    if not _may_be_sent_from_here(request, public_url) or not hmac.compare_digest(
         fields.get("form_token", "").encode(), form_token(secret_key, page).encode()
     ):
         raise PermissionDenied("This form was not sent from our page; open the page again and repeat.")
     return fields
 
 
-def _sent_from_here(request: Request, public_url: str) -> bool:
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_FORM_SECONDS_MAX):
+            async for part in request.stream():
+                body += part
+                if len(body) > _FORM_BYTES_MAX:
+                    raise PayloadTooLarge(_FORM_BYTES_MAX)
+    except TimeoutError:
+        raise BodyTooSlow(_FORM_SECONDS_MAX) from None
+    return bytes(body)
+
+
+def _fields(body: bytes) -> dict[str, str]:
+    """The fields of a form, or none if there are more of them than any of our forms has."""
+    try:
+        return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_FIELDS_MAX))
+    except ValueError:
+        return {}
+
+
+def _may_be_sent_from_here(request: Request, public_url: str) -> bool:
+    """Whether the browser does not say otherwise; the token in the form is what proves it."""
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site in ("same-origin", "none")
     origin = request.headers.get("origin")
-    return origin is None or origin in (public_url, f"{request.url.scheme}://{request.url.netloc}")
+    # Over plain http, and in older browsers, our own forms come without a site, and with the origin "null":
+    # Referrer-Policy: no-referrer hides it from us too.
+    return origin in (None, "null", public_url, f"{request.url.scheme}://{request.url.netloc}")

@@ -1,6 +1,7 @@
 """Bounds on a connection that uvicorn leaves to us: how long a request's head may take and how large it may be."""
 
 import asyncio
+from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -33,7 +34,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _head_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(_JoinedWrites(transport, self.loop))
         self._head_deadline = self.loop.call_later(HEAD_SECONDS_MAX, self._head_is_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -86,6 +87,46 @@ class BoundedProtocol(HttpToolsProtocol):
     def _head_is_late(self) -> None:
         self._head_deadline = None
         self.transport.close()
+
+
+class _JoinedWrites(asyncio.Transport):
+    """A transport that sends what is written in one turn of the event loop together.
+
+    uvicorn writes head and body of an answer apart, and uvloop sends each at once: two system calls, two packets and
+    two awakenings of the client, a tenth of what creating a payment costs.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._transport = transport
+        self._loop = loop
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(bytes(data))
+
+    def _flush(self) -> None:
+        if self._parts and not self._transport.is_closing():
+            self._transport.write(b"".join(self._parts))
+        self._parts.clear()
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._transport.get_extra_info(name, default)
 
 
 def _written(answer: Answer) -> bytes:
