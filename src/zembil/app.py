@@ -4,7 +4,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route as PageRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -13,7 +14,7 @@ from zembil.checkout.pages import PaymentPages
 from zembil.config import Settings
 from zembil.db.clock import Clock
 from zembil.db.pool import Database, reading
-from zembil.errors import ApiError, ResourceNotFound, ServiceUnavailable
+from zembil.errors import ApiError, MethodNotAllowed, ResourceNotFound, ServiceUnavailable
 from zembil.payments.api import PaymentEndpoints
 from zembil.payments.charger import Charger
 from zembil.payments.model import link_prefix
@@ -80,14 +81,26 @@ def _pages(payment_pages: PaymentPages, db: Database) -> Starlette:
     async def refused(request: Request, error: Exception) -> Response:
         return await payment_pages.refused(request, error)
 
-    async def not_found(request: Request, _: Exception) -> Response:
-        return await payment_pages.refused(request, ResourceNotFound())
+    async def not_routed(request: Request, error: Exception) -> Response:
+        headers = (error.headers or {}) if isinstance(error, HTTPException) else {}
+        refusal = MethodNotAllowed(headers["Allow"]) if "Allow" in headers else ResourceNotFound()
+        return await payment_pages.refused(request, refusal)
+
+    async def gone(_: Request, __: Exception) -> Response:
+        return Response(status_code=400)  # for nobody: the browser left before its request was complete
 
     async def failed(request: Request, error: Exception) -> Response:
         log.exception("page.failed", path=request.url.path, exc_info=error)
         return await payment_pages.refused(request, error)
 
-    return Starlette(
+    pages = Starlette(
         routes=[PageRoute("/livez", is_alive), PageRoute("/readyz", is_ready), *payment_pages.routes()],
-        exception_handlers={ApiError: refused, 404: not_found, Exception: failed},
+        exception_handlers={
+            ApiError: refused,
+            HTTPException: not_routed,
+            ClientDisconnect: gone,
+            Exception: failed,
+        },
     )
+    pages.router.redirect_slashes = False  # it would redirect to whatever the Host header says
+    return pages
