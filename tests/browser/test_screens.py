@@ -1,0 +1,278 @@
+"""Every state of the page fits every screen. ZEMBIL_SCREENSHOTS=DIR keeps a picture of each, for people to look at."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, LiteralString
+
+import httpx2
+import pytest
+from playwright.async_api import Route
+
+from tests.browser.person import Person
+from tests.support.gateway import Gateway, Merchant
+from zembil import ids
+from zembil.app import application
+from zembil.config import Settings
+from zembil.db.clock import Clock
+from zembil.db.pool import connected, connection
+from zembil.webhooks.sender import Bell
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+SMALL, USUAL, LARGE = (320, 640), (360, 740), (1280, 800)
+
+# The card hides what is too wide for it, so it is asked too.
+NOTHING_SIDEWAYS = """
+    [document.documentElement, document.querySelector("main")].every(part => part?.scrollWidth <= part?.clientWidth)
+"""
+
+LONG_NAME = "የአዲስ አበባ ቡና አምራቾች እና ላኪዎች ኅብረት ሥራ ማኅበራት ዩኒየን የተወሰነ፣ Addis Ababa Coffee Growers' Cooperative Union"
+LONG_DESCRIPTION = (
+    "ሁለት ኪሎ ቡና፣ አንድ ጀበና እና ስድስት ሲኒ፤ ለመርካቶ ሱቃችን የሚደርስ። " * 4
+    + "Order 2024-000178/B: https://shop.example.et/orders/an-address-without-a-single-place-to-break-it/0001780002"
+)
+COFFEE: dict[str, Any] = {"amount": 1500, "currency": "ETB", "description": "Two bags of coffee, 1 kg each"}
+BACK: dict[str, Any] = {"callback_url": "https://shop.example.et/thanks?order=7"}
+
+
+class Scene:
+    """A person in front of a payment of a merchant."""
+
+    def __init__(self, gateway: Gateway, merchant: Merchant, person: Person) -> None:
+        self.gateway, self.merchant, self.person = gateway, merchant, person
+        self.link = ""
+
+    async def payment(self, *, livemode: bool = False, **body: Any) -> None:
+        created = self.merchant.client(livemode=livemode).post("/payments", json=COFFEE | body)
+        assert created.status_code == 201, created.text
+        self.link = created.json()["data"]["payment_link"]
+        await self.person.opens(self.link)
+
+    async def of_merchant(self, name: str) -> None:
+        """Another merchant, with this name; its client is closed with the one that the scene began with."""
+        other = await asyncio.to_thread(self.gateway.new_merchant, name)
+        self.merchant = replace(self.merchant, sandbox=other.sandbox, live=other.live)
+
+    async def written(self, statement: LiteralString) -> None:
+        """Put the payment where no button of the sandbox leads. $1 and $2 are its account and id."""
+        token = ids.parsed_link_token(self.link.rpartition("/")[2])
+        assert token is not None
+        async with connection(self.gateway.database_url) as conn:
+            await conn.execute(statement, *token[:2])
+        await self.person.opens(self.link)
+
+
+async def choose(scene: Scene) -> None:
+    await scene.payment(**BACK)
+
+
+async def choose_with_known_phone(scene: Scene) -> None:
+    await scene.payment(customer={"phone": "+251711223344"})
+
+
+async def choose_without_description(scene: Scene) -> None:
+    await scene.payment(description=None, amount=0.01)
+
+
+async def choose_with_long_texts(scene: Scene) -> None:
+    await scene.of_merchant(LONG_NAME)
+    await scene.payment(amount=999999.99, description=LONG_DESCRIPTION, expires_in=300, **BACK)
+
+
+async def choose_with_all_of_a_long_text(scene: Scene) -> None:
+    await scene.of_merchant("Coffee" * 33)
+    await scene.payment(amount=999999.99, description=LONG_DESCRIPTION + "\n\n" + "ቡና" * 60)
+    await scene.person.page.get_by_text("Show all").click()
+
+
+async def choose_in_amharic(scene: Scene) -> None:
+    await scene.of_merchant("የአበበ ሱቅ")
+    await scene.payment(description="ሁለት ኪሎ ቡና እና አንድ ጀበና")
+
+
+async def choose_with_code(scene: Scene) -> None:
+    await scene.payment()
+    await scene.person.page.get_by_text("Scan with another phone").click()
+
+
+async def choose_after_a_wrong_phone(scene: Scene) -> None:
+    await scene.payment()
+    await scene.person.pays_with("0911 22 33")
+
+
+async def choose_after_a_refusal(scene: Scene) -> None:
+    await scene.payment()
+    await scene.person.pays_with("0900 000 001")
+
+
+async def choose_too_often(scene: Scene) -> None:
+    await scene.payment()
+    for _ in range(3):
+        await scene.person.pays_with()
+        await scene.person.answers("Decline")
+        await scene.person.sees_notice("declined")
+    await scene.person.pays_with()
+
+
+async def choose_where_no_wallet_is_connected(scene: Scene) -> None:
+    await scene.payment(livemode=True)
+
+
+async def check_phone_with_handset(scene: Scene) -> None:
+    await scene.payment(**BACK)
+    await scene.person.pays_with()
+
+
+async def check_phone_with_long_texts(scene: Scene) -> None:
+    await scene.of_merchant(LONG_NAME)
+    await scene.payment(amount=999999.99, description=LONG_DESCRIPTION, **BACK)
+    await scene.person.pays_with()
+
+
+async def check_phone(scene: Scene) -> None:
+    await scene.payment()
+    await scene.person.pays_with("0900 000 004")
+
+
+async def in_progress(scene: Scene) -> None:
+    await check_phone_with_handset(scene)
+    await scene.written(
+        "UPDATE charges SET state = 'in_progress', confirmed_at = now(), ask_at = NULL"
+        " WHERE account_id = $1 AND payment_id = $2"
+    )
+
+
+async def in_doubt(scene: Scene) -> None:
+    await check_phone_with_handset(scene)
+    await scene.written(
+        "UPDATE charges SET state = 'in_doubt', ask_at = NULL WHERE account_id = $1 AND payment_id = $2"
+    )
+
+
+async def completed(scene: Scene) -> None:
+    await check_phone_with_handset(scene)
+    await scene.person.answers("Approve")
+    await scene.person.sees("Paid")
+
+
+async def completed_with_long_texts(scene: Scene) -> None:
+    await check_phone_with_long_texts(scene)
+    await scene.person.answers("Approve")
+    await scene.person.sees("Paid")
+
+
+async def failed(scene: Scene) -> None:
+    await scene.payment(**BACK)
+    for _ in range(5):
+        await scene.person.pays_with("0900 000 001")
+    await scene.person.sees("Not paid")
+
+
+async def cancelled(scene: Scene) -> None:
+    await scene.payment(**BACK)
+    await scene.person.page.get_by_role("button", name="Cancel this payment").click()
+    await scene.person.sees("Cancelled")
+
+
+async def cancelled_by_the_merchant(scene: Scene) -> None:
+    await scene.payment()
+    await scene.written(
+        "UPDATE payments SET status = 'cancelled', cancellation_reason = 'merchant', ended_at = now(), due_at = NULL"
+        " WHERE account_id = $1 AND id = $2"
+    )
+
+
+async def expired(scene: Scene) -> None:
+    await scene.payment(**BACK)
+    scene.merchant.client().post("/test/clock", json={"advance_seconds": 3600})
+    await scene.person.opens(scene.link)
+
+
+async def not_found(scene: Scene) -> None:
+    await scene.person.opens(f"{scene.gateway.origin}/p/{'A' * 52}")
+
+
+async def not_sent_from_this_page(scene: Scene) -> None:
+    await scene.payment()
+    await scene.person.page.evaluate("document.querySelectorAll('[name=form_token]').forEach(field => field.remove())")
+    await scene.person.pays_with()
+
+
+async def unavailable(scene: Scene) -> None:
+    await scene.payment()
+    async with without_a_database() as client:
+        answer = await client.get(scene.link)
+    assert answer.status_code == 503
+
+    async def fulfil(route: Route) -> None:
+        await route.fulfill(status=503, body=answer.text, headers=dict(answer.headers))
+
+    await scene.person.page.route(scene.link, fulfil)
+    await scene.person.opens(scene.link)
+
+
+async def home(scene: Scene) -> None:
+    await scene.person.opens(f"{scene.gateway.origin}/")
+
+
+STATES = {
+    reach.__name__: reach
+    for reach in (
+        choose,
+        choose_with_known_phone,
+        choose_without_description,
+        choose_with_long_texts,
+        choose_with_all_of_a_long_text,
+        choose_in_amharic,
+        choose_with_code,
+        choose_after_a_wrong_phone,
+        choose_after_a_refusal,
+        choose_too_often,
+        choose_where_no_wallet_is_connected,
+        check_phone_with_handset,
+        check_phone_with_long_texts,
+        check_phone,
+        in_progress,
+        in_doubt,
+        completed,
+        completed_with_long_texts,
+        failed,
+        cancelled,
+        cancelled_by_the_merchant,
+        expired,
+        not_found,
+        not_sent_from_this_page,
+        unavailable,
+        home,
+    )
+}
+
+
+@asynccontextmanager
+async def without_a_database() -> AsyncGenerator[httpx2.AsyncClient]:
+    """The application while its database is away."""
+    nowhere = "postgresql://nobody@127.0.0.1:1/none"
+    settings = Settings(database_url=nowhere, secret_key=bytes(32))
+    async with (
+        connected(nowhere, connections_max=1) as db,
+        application(db, Clock(), settings, Bell()) as app,
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app)) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("name", STATES)
+async def test_a_state_fits_every_screen(name: str, gateway: Gateway, merchant: Merchant, person: Person) -> None:
+    await STATES[name](Scene(gateway, merchant, person))
+    page = person.page
+    for width, height in (SMALL, USUAL, LARGE):
+        await page.set_viewport_size({"width": width, "height": height})
+        await page.wait_for_function(NOTHING_SIDEWAYS)  # a page that waits may be about to fetch itself anew
+        if keep := os.environ.get("ZEMBIL_SCREENSHOTS"):
+            for theme in ("light", "dark"):
+                await page.emulate_media(color_scheme=theme)
+                await page.screenshot(path=Path(keep, f"{name}-{width}-{theme}.png"), full_page=True)
