@@ -1,19 +1,23 @@
 """Fixtures: one `zembil dev` for each test process, a merchant and a receiver for each test."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.gateway import Gateway, Merchant
 from tests.support.receiver import Receiver
+from zembil.db.embedded import EmbeddedPostgres
 
 
 @pytest.fixture(scope="session")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    running = Gateway(tmp_path_factory.mktemp("zembil") / "data")
+    data = tmp_path_factory.mktemp("zembil") / "data"
+    running = Gateway(data)
     yield running
-    assert running.stop() == 0
+    status = running.stop()
+    EmbeddedPostgres.reset(data / "postgres")
+    assert status == 0
 
 
 @pytest.fixture
@@ -31,6 +35,22 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path: Path) -> Iterator[Path]:
     """Where a test that starts a Zembil of its own keeps its data."""
-    return tmp_path / "data"
+    directory = tmp_path / "data"
+    yield directory
+    EmbeddedPostgres.reset(directory / "postgres")
+
+
+@pytest.fixture
+def start(data: Path) -> Iterator[Callable[..., Gateway]]:
+    """Starts a Zembil of the test's own, again and again on the same data; what still runs afterwards is killed."""
+    started: list[Gateway] = []
+
+    def start_one(*arguments: str) -> Gateway:
+        started.append(Gateway(data, *arguments))
+        return started[-1]
+
+    yield start_one
+    for gateway in started:
+        gateway.kill_tree()

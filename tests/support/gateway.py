@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import psutil
 
 from zembil.accounts.operations import create_merchant
 from zembil.cli.local import named
 from zembil.db.pool import connected
 
 START_SECONDS_MAX = 60
+STOP_SECONDS_MAX = 30
+ZEMBIL = (sys.executable, "-m", "zembil")
 
 
 @dataclass(frozen=True)
@@ -50,15 +53,16 @@ class Gateway:
     """A running `zembil dev`."""
 
     def __init__(self, data: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+        began = time.monotonic()
         self.data = data
-        self._ready_file = data.with_name(f"{data.name}-ready.json")
-        self._ready_file.unlink(missing_ok=True)
+        self.ready_file = data.with_name(f"{data.name}-ready.json")
+        self.ready_file.unlink(missing_ok=True)
         self.log = data.with_name(f"{data.name}.log")
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "zembil", "dev", "--port", "0", "--data", str(data), "--no-open"),
-                    *("--ready-file", str(self._ready_file), *arguments),
+                    *(*ZEMBIL, "dev", "--port", "0", "--data", str(data), "--no-open"),
+                    *("--ready-file", str(self.ready_file), *arguments),
                 ],
                 stdout=log,
                 stderr=log,
@@ -66,6 +70,7 @@ class Gateway:
                 start_new_session=True,
             )
         self.ready: dict[str, Any] = self._wait()
+        self.start_seconds = time.monotonic() - began
 
     def _wait(self) -> dict[str, Any]:
         deadline = time.monotonic() + START_SECONDS_MAX
@@ -73,7 +78,7 @@ class Gateway:
             if self.process.poll() is not None:
                 break
             with suppress(FileNotFoundError):
-                ready: dict[str, Any] = json.loads(self._ready_file.read_text())
+                ready: dict[str, Any] = json.loads(self.ready_file.read_text())
                 return ready
             time.sleep(0.02)
         raise AssertionError(f"zembil dev did not start:\n{self.log.read_text(errors='replace')[-4000:]}")
@@ -98,4 +103,47 @@ class Gateway:
         """Ask it to stop, as Ctrl-C or an operator would; answers its exit status."""
         if self.process.poll() is None:
             self.process.terminate()
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=STOP_SECONDS_MAX)
+
+    @property
+    def merchant(self) -> Merchant:
+        """The merchant that the first start makes."""
+        return Merchant(self.origin, self.ready["sandbox"], self.ready["live"])
+
+    def kill(self) -> None:
+        """Kill the process that was started, and nothing else of its tree."""
+        self.process.kill()
+        self.process.wait(timeout=STOP_SECONDS_MAX)
+
+    def kill_tree(self) -> None:
+        """Kill the process and everything that it started, at once: no one has time for a last word."""
+        kill_all(tree_of(self.process.pid))
+        self.process.wait(timeout=STOP_SECONDS_MAX)
+
+
+def tree_of(pid: int) -> list[psutil.Process]:
+    """A process and all that it started."""
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    return []
+
+
+def kill_all(processes: list[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def remaining(processes: list[psutil.Process], *, after_seconds: float) -> list[psutil.Process]:
+    """Those that are still there after so long; answers at once when all are gone."""
+    deadline = time.monotonic() + after_seconds
+    while (there := [process for process in processes if _is_there(process)]) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return there
+
+
+def _is_there(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
