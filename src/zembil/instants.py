@@ -39,7 +39,7 @@ def parsed_range(text: str) -> tuple[datetime, datetime] | None:
     try:
         if clock is None:
             first = datetime.combine(date.fromisoformat(day), datetime.min.time(), tzinfo=UTC)
-            return first, first + timedelta(days=1) - timedelta(milliseconds=1)
+            return first, first + timedelta(days=1, milliseconds=-1)
         zone = _zone(sign, hours, minutes)
         microseconds = int((fraction or "0").ljust(6, "0")[:6])
         at = datetime.fromisoformat(f"{day}T{clock}").replace(microsecond=microseconds, tzinfo=zone).astimezone(UTC)

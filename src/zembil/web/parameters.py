@@ -80,8 +80,8 @@ class Parameters:
         message = "Give a date (2026-11-21) or a time (2026-11-21T09:54:00Z)."
         first = self.take("date_from", instants.parsed_range, message)
         last = self.take("date_to", instants.parsed_range, message)
-        date_from = first and max(instants.EPOCH, instants.to_the_millisecond(first[0] + timedelta(microseconds=999)))
-        date_to = last and min(_LATEST, instants.to_the_millisecond(last[1]))
+        date_from = first and _kept(min(first[0], _LATEST) + timedelta(microseconds=999))
+        date_to = last and _kept(last[1])
         if first and last and first[0] > last[1]:
             self._faults.append(Fault("date_from", "date_from lies after date_to."))
         return date_from, date_to
@@ -90,6 +90,11 @@ class Parameters:
         """Raises ValidationError if anything was wrong."""
         if self._faults:
             raise ValidationError(*self._faults)
+
+
+def _kept(at: datetime) -> datetime:
+    """The instant to the millisecond, within the years in which anything can have been created."""
+    return max(instants.EPOCH, min(_LATEST, instants.to_the_millisecond(at)))
 
 
 def _whole(least: int, most: int) -> Callable[[str], int | None]:
