@@ -12,6 +12,7 @@ from playwright.async_api import Browser, async_playwright
 
 from tests.browser.person import Person, Theme
 from tests.browser.shop import Shop
+from tests.support.gateway import Gateway
 
 LOCAL_NETWORK_NAME = "zembil.test"  # reaches this machine too, but is no place that a browser trusts
 
@@ -47,7 +48,9 @@ class NewPerson(Protocol):
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def new_person(chromium: Browser) -> AsyncIterator[NewPerson]:
+async def new_person(gateway: Gateway, chromium: Browser) -> AsyncIterator[NewPerson]:
+    """Makes persons. Whatever they do, their browsers ask nobody but us, and find nothing to object to in our pages."""
+    persons: list[Person] = []
     async with AsyncExitStack() as leaving:
 
         async def new(
@@ -61,17 +64,19 @@ async def new_person(chromium: Browser) -> AsyncIterator[NewPerson]:
             )
             leaving.push_async_callback(context.close)
             context.set_default_timeout(10_000)
-            return Person(context, await context.new_page())
+            persons.append(Person(context, await context.new_page(), {gateway.origin}))
+            return persons[-1]
 
         yield new
+        for person in persons:
+            assert person.origins_asked <= person.may_ask
+            assert person.policy_violations == []
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def person(new_person: NewPerson) -> AsyncIterator[Person]:
-    """A person with a small phone. Whatever happens, its browser must find nothing to object to in our pages."""
-    one = await new_person()
-    yield one
-    assert one.policy_violations == []
+async def person(new_person: NewPerson) -> Person:
+    """A person with a small phone."""
+    return await new_person()
 
 
 @pytest.fixture

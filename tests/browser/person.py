@@ -18,6 +18,7 @@ class Person:
 
     context: BrowserContext
     page: Page
+    may_ask: set[str]  # the origins to which its browser may send something
     requested: list[str] = field(default_factory=list[str])
     console: list[str] = field(default_factory=list[str])
 

@@ -2,24 +2,17 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, LiteralString
 
-import httpx2
 import pytest
 from playwright.async_api import Route
 
+from tests.browser import stored
+from tests.browser.application import without_a_database
 from tests.browser.person import Person
 from tests.support.gateway import Gateway, Merchant
-from zembil import ids
-from zembil.app import application
-from zembil.config import Settings
-from zembil.db.clock import Clock
-from zembil.db.pool import connected, connection
-from zembil.webhooks.sender import Bell
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -59,10 +52,7 @@ class Scene:
 
     async def written(self, statement: LiteralString) -> None:
         """Put the payment where no button of the sandbox leads. $1 and $2 are its account and id."""
-        token = ids.parsed_link_token(self.link.rpartition("/")[2])
-        assert token is not None
-        async with connection(self.gateway.database_url) as conn:
-            await conn.execute(statement, *token[:2])
+        await stored.rows(self.gateway, self.link, statement)
         await self.person.opens(self.link)
 
 
@@ -250,19 +240,6 @@ STATES = {
         home,
     )
 }
-
-
-@asynccontextmanager
-async def without_a_database() -> AsyncGenerator[httpx2.AsyncClient]:
-    """The application while its database is away."""
-    nowhere = "postgresql://nobody@127.0.0.1:1/none"
-    settings = Settings(database_url=nowhere, secret_key=bytes(32))
-    async with (
-        connected(nowhere, connections_max=1) as db,
-        application(db, Clock(), settings, Bell()) as app,
-        httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app)) as client,
-    ):
-        yield client
 
 
 @pytest.mark.parametrize("name", STATES)
