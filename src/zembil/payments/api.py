@@ -14,7 +14,7 @@ from zembil.db.pool import Database, UniqueViolation, reading
 from zembil.errors import DuplicateReference, Fault, ResourceNotFound, ValidationError
 from zembil.ids import Prefix
 from zembil.payments import queries
-from zembil.payments.model import PaymentStatus, link, shown
+from zembil.payments.model import PaymentStatus, shown
 from zembil.payments.operations import LIFETIME_SECONDS, PaymentOrder, PaymentWriter, new_payment
 from zembil.payments.queries import ListedPayment, PaymentFilter
 from zembil.qr import LinkCodes
@@ -104,19 +104,18 @@ class PaymentEndpoints:
                 "Another pending or completed payment has this reference; look it up with GET /payments?reference=…"
             ) from None
         self.bell.ring()
-        payment = new.payment
-        payment_link = link(payment, self.settings.public_url)
+        payment = new.shown
         return success(
             CreatedPayment(
-                ids.shown(Prefix.PAYMENT, payment.id),
+                payment.id,
                 payment.status,
-                money.birr_of(payment.amount_santim),
-                money.CURRENCY,
-                "mobile_money",
-                payment_link,
-                self.codes.png_data_uri(payment_link),
-                instants.shown(payment.expires_at),
-                instants.shown(payment.created_at),
+                payment.amount,
+                payment.currency,
+                payment.payment_method,
+                payment.payment_link,
+                self.codes.png_data_uri(payment.payment_link),
+                payment.expires_at,
+                payment.created_at,
             ),
             status=201,
         )

@@ -68,8 +68,12 @@ def new_payment(order: PaymentOrder, account: Account, *, public_url: str, at: d
         callback_url=order.callback_url,
         metadata=Raw(encoded(order.metadata)) if order.metadata else None,
     )
-    created = _event(account, EventType.PAYMENT_CREATED, payment, public_url=public_url, at=at)
-    return NewPayment(payment, created, bytes(payment.metadata).decode() if payment.metadata else None)
+    shown_payment = shown(payment, livemode=account.livemode, public_url=public_url)
+    created = event_about(
+        account, EventType.PAYMENT_CREATED, shown_payment, object_id=payment.id, sequence=payment.sequence, at=at
+    )
+    metadata_json = bytes(payment.metadata).decode() if payment.metadata else None
+    return NewPayment(payment, shown_payment, created, metadata_json)
 
 
 class PaymentWriter:

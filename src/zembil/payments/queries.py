@@ -9,7 +9,15 @@ from msgspec import Raw
 
 from zembil import ids
 from zembil.db.pool import Connection, Record
-from zembil.payments.model import CancellationReason, Charge, ChargeState, FailureCode, Payment, PaymentStatus
+from zembil.payments.model import (
+    CancellationReason,
+    Charge,
+    ChargeState,
+    FailureCode,
+    Payment,
+    PaymentStatus,
+    ShownPayment,
+)
 from zembil.rails.rail import Wallet
 from zembil.webhooks.model import Event
 
@@ -61,6 +69,7 @@ class NewPayment:
     """A payment to be written, with the event that tells of it."""
 
     payment: Payment
+    shown: ShownPayment
     created: Event
     metadata_json: str | None
 
