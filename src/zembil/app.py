@@ -24,6 +24,7 @@ from zembil.sandbox_tools.api import SandboxEndpoints
 from zembil.telemetry import log
 from zembil.web.auth import KeyRing
 from zembil.web.endpoints import Endpoints
+from zembil.web.html import PageHeaders
 from zembil.webhooks.api import WebhookEndpoints
 from zembil.webhooks.sender import Bell
 
@@ -44,7 +45,7 @@ async def application(db: Database, clock: Clock, settings: Settings, bell: Bell
         yield _Dispatch(
             live=Endpoints(routes, key_ring=key_ring, clock=clock, livemode=True, prefix="/v1"),
             sandbox=Endpoints(routes, key_ring=key_ring, clock=clock, livemode=False, prefix="/sandbox/v1"),
-            pages=_pages(pages, db),
+            pages=PageHeaders(_pages(pages, db), public_url=settings.public_url),
         )
     finally:
         await writer.drain()

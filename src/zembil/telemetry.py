@@ -1,6 +1,8 @@
 """Structured logs: one event a line, JSON unless a person is looking. Secrets are never passed here."""
 
+import itertools
 import logging
+import os
 import sys
 
 import structlog
@@ -22,6 +24,17 @@ def configure_logs(*, people: bool) -> None:
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
+
+
+_process = os.urandom(8).hex()
+_requests = itertools.count()
+
+
+def begin_request() -> str:
+    """A new request id, which from here on stands in every log line of the request's task."""
+    request_id = f"req_{_process}{next(_requests):010x}"
+    structlog.contextvars.bind_contextvars(request_id=request_id)
+    return request_id
 
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()

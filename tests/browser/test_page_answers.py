@@ -181,3 +181,10 @@ def test_a_page_and_its_stylesheet_are_light_enough_for_slow_phones(visitor: Vis
     assert stylesheet.headers["cache-control"] == "public, max-age=31536000, immutable"
     assert "<script" not in page.text
     assert len(gzip.compress(page.content)) + len(gzip.compress(stylesheet.content)) <= GZIP_BYTES_MAX
+
+
+def test_every_page_names_its_request(gateway: Gateway) -> None:
+    answers = [httpx2.get(gateway.origin + path) for path in ("/", "/p/wrong", "/livez", "/readyz")]
+    names = [answer.headers["zembil-request-id"] for answer in answers]
+    assert len(set(names)) == len(answers)
+    assert "strict-transport-security" not in answers[0].headers

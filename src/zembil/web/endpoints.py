@@ -5,19 +5,16 @@ media type.
 """
 
 import asyncio
-import itertools
-import os
 from collections.abc import Iterable
 
-import structlog
 from starlette.types import Message, Receive, Scope, Send
 
 from zembil.accounts.permissions import allowed
 from zembil.db.clock import Clock
 from zembil.errors import ApiError, BodyTooSlow, PayloadTooLarge, PermissionDenied, UnsupportedMediaType
-from zembil.telemetry import log
+from zembil.telemetry import begin_request, log
 from zembil.web.auth import KeyRing
-from zembil.web.responses import Answer, refusal, send_answer
+from zembil.web.responses import REQUEST_ID_HEADER, Answer, refusal, send_answer
 from zembil.web.routing import Call, Route, Routes
 
 BODY_BYTES_MAX = 64 * 1024
@@ -43,11 +40,9 @@ class Endpoints:
         self._clock = clock
         self._livemode = livemode
         self._prefix_length = len(prefix)
-        self._request_ids = itertools.count()
-        self._process = os.urandom(8).hex()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request_id = f"req_{self._process}{next(self._request_ids):010x}"
+        request_id = begin_request()
         try:
             answer = await self._answer(scope, receive)
         except ApiError as error:
@@ -55,10 +50,9 @@ class Endpoints:
         except _ClientWentAway:
             return
         except Exception:  # noqa: BLE001  (a bug of ours: the client gets the envelope, the log gets the rest)
-            with structlog.contextvars.bound_contextvars(request_id=request_id):
-                log.exception("request.failed", method=scope["method"], path=scope["path"])
+            log.exception("request.failed", method=scope["method"], path=scope["path"])
             answer = _INTERNAL_ERROR
-        await send_answer(send, answer, (b"zembil-request-id", request_id.encode("ascii")))
+        await send_answer(send, answer, (REQUEST_ID_HEADER, request_id.encode("ascii")))
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer:
         headers = _Headers(scope)

@@ -6,12 +6,17 @@ import hmac
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from zembil.errors import BodyTooSlow, PayloadTooLarge, PermissionDenied
+from zembil.telemetry import begin_request
+from zembil.web.responses import REQUEST_ID_HEADER
 
 _FORM_BYTES_MAX = 16 * 1024
 _FORM_SECONDS_MAX = 20
 _FIELDS_MAX = 100
+
+_STAY_ON_HTTPS = (b"strict-transport-security", b"max-age=63072000")
 
 PAGE_HEADERS = {
     "Content-Security-Policy": (
@@ -76,3 +81,21 @@ def _may_be_sent_from_here(request: Request, public_url: str) -> bool:
     # Over plain http, and in older browsers, our own forms come without a site, and with the origin "null":
     # Referrer-Policy: no-referrer hides it from us too.
     return origin in (None, "null", public_url, f"{request.url.scheme}://{request.url.netloc}")
+
+
+class PageHeaders:
+    """Gives every answer of the pages its request id; keeps browsers on https where the public address is https."""
+
+    def __init__(self, pages: ASGIApp, *, public_url: str) -> None:
+        self._pages = pages
+        self._fixed = [_STAY_ON_HTTPS] if public_url.startswith("https://") else []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [*self._fixed, (REQUEST_ID_HEADER, begin_request().encode("ascii"))]
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *headers]
+            await send(message)
+
+        await self._pages(scope, receive, send_with_headers)

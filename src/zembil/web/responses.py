@@ -10,6 +10,7 @@ from zembil.wire import encoded
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
+REQUEST_ID_HEADER = b"zembil-request-id"
 _JSON = (b"content-type", b"application/json")
 _NO_STORE = (b"cache-control", b"no-store")
 
