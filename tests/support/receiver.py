@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -10,6 +11,10 @@ from typing import Any
 import msgspec
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+class AnsweredByHand(Exception):
+    """Raised by an answer that has written everything itself, to the last byte or not."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,9 @@ class Receiver:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 receiver.received.append(Received(time.monotonic(), headers, body))
-                receiver.answer(self)
-                self.end_headers()
+                with suppress(AnsweredByHand, ConnectionError):
+                    receiver.answer(self)
+                    self.end_headers()
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
                 del format, args

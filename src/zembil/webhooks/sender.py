@@ -1,6 +1,7 @@
 """Sends what is due: claims deliveries, posts them, records what came of it. Nothing is sent inside a transaction."""
 
 import asyncio
+import itertools
 import socket
 import threading
 import time
@@ -10,6 +11,7 @@ from typing import cast
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.connector import Connection
 from yarl import URL
 
 from zembil import __version__, ids
@@ -36,6 +38,9 @@ IDLE_SECONDS_MAX = 1
 _ANSWER_BYTES_READ_MAX = 64 * 1024
 _ANSWER_BYTES_KEPT_MAX = 4096
 _BEFORE_ALL = (0, uuid.UUID(int=0))
+# What arrives between two turns of the event loop. Everything that is there is parsed in one go, so it must be little.
+_RECEIVE_BUFFER_BYTES = 16 * 1024
+_INTERIM_ANSWERS_MAX = 10
 
 
 class Bell:
@@ -173,7 +178,9 @@ def _session(allowed: Networks) -> aiohttp.ClientSession:
         family, kind, protocol, _, (ip, *_) = cast("tuple[int, int, int, str, tuple[str, int]]", address)
         if not may_be_dialled(ip, allowed=allowed):
             raise AddressRefused
-        return socket.socket(family, kind, protocol)
+        dialling = socket.socket(family, kind, protocol)
+        dialling.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+        return dialling
 
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
@@ -184,11 +191,33 @@ def _session(allowed: Networks) -> aiohttp.ClientSession:
             keepalive_timeout=IDLE_SECONDS_MAX,
         ),
         timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS_MAX),
+        response_class=_Answer,
         trust_env=False,
         auto_decompress=False,
         cookie_jar=aiohttp.DummyCookieJar(),
         skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
     )
+
+
+class _Answer(aiohttp.ClientResponse):
+    """An answer that has to come to the point: one that says "continue" without end would keep the event loop busy."""
+
+    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+        protocol = connection.protocol
+        if protocol is None:
+            return await super().start(connection)
+        read, reads = protocol.read, itertools.count()
+
+        async def read_a_few() -> object:
+            if next(reads) > _INTERIM_ANSWERS_MAX:
+                raise aiohttp.ClientPayloadError
+            return await read()
+
+        vars(protocol)["read"] = read_a_few
+        try:
+            return await super().start(connection)
+        finally:
+            del vars(protocol)["read"]
 
 
 class Resolver(AbstractResolver):
