@@ -275,7 +275,15 @@ def test_every_fault_of_a_payment_is_told_at_once(shop: Merchant) -> None:
     demand_a_refusal(answer, 400, "validation_error")
     assert sorted(answer.fields) == [
         *("amount", "callback_url", "currency", "customer.email", "customer.name", "customer.phone"),
-        *("description", "expires_in", "metadata.a", "mobile_money_provider", "payment_method", "reference"),
+        *(
+            "description",
+            "expires_in",
+            "metadata.a",
+            "metadata.b",
+            "mobile_money_provider",
+            "payment_method",
+            "reference",
+        ),
     ]
 
 

@@ -28,7 +28,8 @@ class Page:
 
     @property
     def path(self) -> str:
-        return urlsplit(self.payment["payment_link"]).path
+        link: str = self.payment["payment_link"]
+        return urlsplit(link).path
 
     @property
     def token(self) -> str:

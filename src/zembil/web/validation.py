@@ -277,6 +277,10 @@ def _faults_of(
         if wrong:
             for name in wrong:  # pyright: ignore[reportUnknownVariableType]
                 yield Fault(_below(where, name), "This value must be a string.")  # pyright: ignore[reportUnknownArgumentType]
+            if field.check:
+                texts = {name: part for name, part in plain.items() if isinstance(part, str)}  # pyright: ignore[reportUnknownVariableType]
+                for fault in field.check(texts):
+                    yield Fault(where + fault.field, fault.message)
             return
     if field.is_decimal and isinstance(plain, str):
         yield Fault(where, field.must)

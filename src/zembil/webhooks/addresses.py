@@ -17,6 +17,7 @@ from zembil.errors import Fault
 _VISIBLE_ASCII = re.compile(r"[!-~]+")
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.IGNORECASE)
 _NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*", re.IGNORECASE)
+_IN_BRACKETS = re.compile(r"(?:.*@)?\[[0-9a-f:.]+\](?::[0-9]*)?", re.IGNORECASE)
 _PORTS_BELOW_1024 = (443, 8443)
 
 # `is_global` calls these global although they lead inside, to many, or to an IPv4 address in disguise.
@@ -58,6 +59,9 @@ def url_faults(url: str, *, livemode: bool) -> Iterator[Fault]:
         return
     if parts.scheme == "http" and livemode:
         yield Fault("", "Live events are sent over https only.")
+    if "[" in parts.netloc and not _IN_BRACKETS.fullmatch(parts.netloc):
+        # urlsplit passes over what stands behind the brackets, and takes the unheard-of [v1.x].
+        yield Fault("", "This is not an IP address in its usual form.")
     if "@" in parts.netloc:
         yield Fault("", "Leave user name and password out; the signature proves that an event is ours.")
     if port == 0 or (livemode and port is not None and port < 1024 and port not in _PORTS_BELOW_1024):
