@@ -47,7 +47,7 @@ DOUBT_SCHEDULE = tuple(
 )
 # A charge whose call was cut off by a crash: no call lasts longer, so its rail can be asked.
 SUBMITTING_AT_MOST = timedelta(seconds=15)
-# The rail may not know a charge at once; before this, "not found" proves nothing.
+# The rail may not know a charge at once; before this, "not found" proves nothing, nor does it of one that it once knew.
 _NOT_FOUND_PROVES_AFTER = timedelta(seconds=60)
 # Rails that notify are asked now and then all the same: notifications get lost.
 _SILENCE_AT_MOST = timedelta(seconds=30)
@@ -157,10 +157,8 @@ def after(
         case rail.NotSent():
             return _not_sent(payment, charge, account_at=account_at, clock_offset=clock_offset)
         case rail.NotFound():
-            if (
-                account_at - charge.started_at >= _NOT_FOUND_PROVES_AFTER
-                and charge.state is not ChargeState.IN_PROGRESS
-            ):
+            heard_of_it = charge.prompted_at is not None or charge.confirmed_at is not None
+            if account_at - charge.started_at >= _NOT_FOUND_PROVES_AFTER and not heard_of_it:
                 return _not_sent(payment, charge, account_at=account_at, clock_offset=clock_offset)
             return Change(payment, _in_doubt(charge, at=at), ())
         case rail.Unknown():
