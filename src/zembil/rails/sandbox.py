@@ -24,7 +24,7 @@ from zembil.rails.rail import (
     Wallet,
 )
 
-_A_MOMENT = timedelta(milliseconds=600)  # what a quick person, and then a quick network, takes
+_A_MOMENT = timedelta(milliseconds=500)  # what a quick person, and then a quick network, takes
 _NO_ANSWER_AFTER = timedelta(seconds=120)
 
 
