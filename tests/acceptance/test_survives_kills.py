@@ -155,7 +155,7 @@ def demand_consistency(gateway: Gateway, account: int, told: Acknowledged, recei
 
     by_status = Counter(row["status"] for row in payments)
     expected = {status: by_status[status] for status in ("pending", "completed", "failed", "cancelled")}
-    assert [{status: row[status] for status in expected} for row in counts] == [expected] * 2
+    assert [{status: row[status] for status in expected} for row in counts] == [expected] * (2 if payments else 0)
 
     # One delivery for each event, waiting or over, each attempt of it recorded.
     assert sorted(row["event_id"].int for row in deliveries) == sorted(row["id"].int for row in events)
