@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
@@ -90,6 +90,7 @@ names = st.sampled_from([*VALID, "unknown"])
 
 
 @given(st.lists(st.tuples(names, values), max_size=4), st.booleans())
+@settings(max_examples=500, deadline=None)
 def test_the_quick_way_and_the_careful_way_agree(changes: list[tuple[str, str]], repeats: bool) -> None:
     parts = [(name, json.dumps(value, ensure_ascii=False)) for name, value in VALID.items()]
     if not repeats:
@@ -112,6 +113,7 @@ SOURCES = [
 
 
 @given(st.sampled_from(SOURCES), MUTATIONS)
+@settings(max_examples=500, deadline=None)
 def test_no_damage_to_a_body_breaks_the_reader(source: bytes, mutations: list[tuple[int, int, bytes]]) -> None:
     body = bytearray(source)
     for place, deleted, inserted in mutations:
@@ -140,6 +142,13 @@ WRONG: dict[str, tuple[str, str]] = {
 def test_every_fault_is_told_at_once(wrong: set[str]) -> None:
     parts = [f'"{name}":{WRONG[name][0] if name in wrong else json.dumps(VALID[name])}' for name in VALID]
     assert outcome(f"{{{','.join(parts)}}}".encode()) == sorted(WRONG[name][1] for name in wrong)
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("escape", ["", ',"x":"\\n"'])
+def test_a_single_fault_is_told_on_either_way(name: str, escape: str) -> None:
+    parts = [f'"{field}":{WRONG[name][0] if field == name else json.dumps(VALID[field])}' for field in VALID]
+    assert outcome(f"{{{','.join(parts)}{escape}}}".encode()) == [WRONG[name][1]]
 
 
 def test_faults_of_all_kinds_are_told_together() -> None:
