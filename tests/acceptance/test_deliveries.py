@@ -380,6 +380,37 @@ def test_a_receiver_that_floods_keeps_nobody_busy(merchant: Merchant, listen: Ca
     assert longest < 1
 
 
+def test_when_every_place_is_taken_the_next_free_one_is_for_those_who_had_none(
+    gateway: Gateway, listen: Callable[[Answer], Receiver]
+) -> None:
+    over = threading.Event()
+
+    def hang(request: BaseHTTPRequestHandler) -> None:
+        over.wait(10.5)
+        request.send_response(200)
+
+    hanging, healthy = listen(hang), listen(status(200))
+    flood = [gateway.new_merchant() for _ in range(4)]
+    patient = gateway.new_merchant()  # the last of all accounts
+    try:
+        for merchant in flood:
+            with merchant.client() as api:
+                for _ in range(16):
+                    register(api, hanging.url)
+                for _ in range(8):
+                    create(api)
+        hanging.wait_for(256)  # all there are; as many are waiting
+        with patient.client() as api:
+            register(api, healthy.url)
+            create(api)
+        healthy.wait_for(1, seconds=14)
+    finally:
+        over.set()
+        for merchant in (*flood, patient):
+            merchant.close()
+    hanging.wait_for(512, seconds=30)
+
+
 def test_any_number_of_workers_sends_each_delivery_once(
     gateway: Gateway, merchant: Merchant, receiver: Receiver
 ) -> None:
