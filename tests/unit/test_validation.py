@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from zembil.errors import Fault, ValidationError
+from zembil.payments.api import CreatePayment
 from zembil.web import fields
 from zembil.web.validation import DEPTH_MAX, must, parsed_body
 
@@ -224,3 +225,10 @@ def test_repeated_keys_cost_no_more_than_their_number() -> None:
 
     # Eight times the keys cost eight times as much; a step for each pair of keys would cost sixty-four times as much.
     assert seconds(5600) < 32 * seconds(700)
+
+
+def test_what_fields_demand_of_each_other_is_told_with_the_other_faults() -> None:
+    body = b'{"amount":0,"currency":"ETB","mobile_money_provider":"telebirr","customer":{"email":"nobody"}}'
+    with pytest.raises(ValidationError) as refused:
+        parsed_body(CreatePayment, body)
+    assert {fault.field for fault in refused.value.details} == {"amount", "customer.email", "customer.phone"}

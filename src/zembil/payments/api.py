@@ -1,6 +1,6 @@
 """POST /payments, GET /payments/{payment_id}, GET /payments."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Literal
@@ -60,6 +60,12 @@ class CreatePayment(Struct, frozen=True):
     reference: Annotated[str, must("Give a text of 1 to 255 characters.", min_length=1, max_length=255)] | None = None
     expires_in: Annotated[int, must("Give whole seconds from 300 to 2592000.", ge=300, le=2592000)] | None = None
     mobile_money_provider: Annotated[Wallet, must(f"Give one of: {', '.join(_WALLETS)}.")] | None = None
+
+    @staticmethod
+    def faults_between(field: Callable[[str], Any]) -> Iterator[Fault]:
+        customer: CustomerOfPayment | None = field("customer")
+        if field("mobile_money_provider") is not None and (customer is None or customer.phone is None):
+            yield Fault("customer.phone", "A prompt is pushed to this phone; it is required here.")
 
 
 class CreatedPayment(Struct, frozen=True):
@@ -159,15 +165,10 @@ class PaymentEndpoints:
 
 
 def _order(asked: CreatePayment) -> PaymentOrder:
-    """What was asked for, with the checks that concern several fields."""
+    """What was asked for. Raises ValidationError for a customer that does not exist."""
     customer = asked.customer or CustomerOfPayment()
-    faults: list[Fault] = []
     if customer.id is not None:
-        faults.append(Fault("customer.id", "There is no customer with this id."))
-    if asked.mobile_money_provider is not None and customer.phone is None:
-        faults.append(Fault("customer.phone", "A prompt is pushed to this phone; it is required here."))
-    if faults:
-        raise ValidationError(*faults)
+        raise ValidationError(Fault("customer.id", "There is no customer with this id."))
     return PaymentOrder(
         amount_santim=money.santim_of(asked.amount) or 0,
         lifetime_seconds=asked.expires_in or LIFETIME_SECONDS,

@@ -26,6 +26,9 @@ Check = Callable[[Any], Iterator[Fault]]
 Checks = Mapping[str, Check]
 """Checks by the name of a field of the body: what the account or the settings say of its value."""
 
+Between = Callable[[Callable[[str], Any]], Iterator[Fault]]
+"""`faults_between` of a body, a static method: what fields demand of each other. Reads them by name; None is absent."""
+
 DEPTH_MAX = 32
 _INTEGER_DIGITS_MAX = 30
 _UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
@@ -110,6 +113,7 @@ class _Form(Generic[T]):
         self.decode = msgspec.json.Decoder(kind).decode
         self._decimal_names = [field.name for field in self.fields if field.is_decimal]
         self._checked = [field for field in self.fields if field.check or field.form]
+        self.between: Between = getattr(kind, "faults_between", _nothing_between)
 
     def hides_a_number_in_a_string(self, document: Any) -> bool:
         """msgspec takes "5.00" for a Decimal; the contract does not."""
@@ -126,6 +130,12 @@ class _Form(Generic[T]):
                     yield Fault(path + field.name + fault.field, fault.message)
             if field.form:
                 yield from field.form.faults(part, f"{path}{field.name}.")
+        yield from self.between(lambda name: getattr(value, name))
+
+
+def _nothing_between(field: Callable[[str], Any]) -> Iterator[Fault]:
+    del field
+    return iter(())
 
 
 _forms: dict[type[Struct], _Form[Any]] = {}
@@ -257,6 +267,8 @@ def _converted(
         for fault in found:
             faults.setdefault(fault.field, fault)
         complete = complete and field.name in values
+    for fault in form.between(values.get):
+        faults.setdefault(path + fault.field, Fault(path + fault.field, fault.message))
     return form.kind(**values) if complete else None
 
 
