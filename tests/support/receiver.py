@@ -17,6 +17,11 @@ class AnsweredByHand(Exception):
     """Raised by an answer that has written everything itself, to the last byte or not."""
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 1024
+
+
 @dataclass(frozen=True)
 class Received:
     at: float
@@ -52,8 +57,7 @@ class Receiver:
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
                 del format, args
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), Handler)
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     @property

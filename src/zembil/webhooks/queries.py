@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from zembil.db.pool import Connection
 from zembil.webhooks.model import Attempted, Dispatch, Endpoint, Event
 
-# An attempt lasts at most ten seconds; one that is still unrecorded after this was cut off by a crash.
-_IN_FLIGHT_MAX = timedelta(seconds=30)
+# An attempt lasts at most ten seconds and its record a moment; one that is unrecorded after this was cut off by a
+# crash. Until then it keeps its place among the four of its endpoint, so it is not long.
+_IN_FLIGHT_MAX = timedelta(seconds=15)
 
 
 async def insert_events(conn: Connection, events: Sequence[Event]) -> None:
