@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import psutil
 import pytest
 
 from tests.support.gateway import STOP_SECONDS_MAX, ZEMBIL, Gateway, Merchant, kill_all, remaining, tree_of
@@ -498,3 +499,19 @@ def is_ready(port: int) -> bool:
     with suppress(httpx2.TransportError):
         return httpx2.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
     return False
+
+
+def test_when_its_postgresql_dies_alone_it_stops_with_a_sentence(start: Start) -> None:
+    gateway = start()
+    (postmaster,) = [
+        process
+        for process in tree_of(gateway.process.pid)
+        if process.pid != gateway.process.pid and is_postmaster(process)
+    ]
+    postmaster.kill()
+    assert gateway.process.wait(timeout=STOP_SECONDS_MAX) == 1
+    assert "PostgreSQL has ended by itself" in gateway.log.read_text()
+
+
+def is_postmaster(process: psutil.Process) -> bool:
+    return "-D" in process.cmdline()

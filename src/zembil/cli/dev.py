@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from zembil.db.pool import Database
 
 _FIRST_MERCHANT = "Merkato Coffee"
+_LOOK_SECONDS = 0.5
 _WILDCARDS = ("0.0.0.0", "::")
 
 
@@ -42,6 +43,7 @@ def dev(
     from zembil.config import Settings
     from zembil.db.embedded import EmbeddedPostgres
     from zembil.db.migrate import migrate
+    from zembil.errors import DatabaseError
 
     telemetry.configure_logs(people=sys.stderr.isatty())
     local = LocalData(data.absolute())
@@ -74,8 +76,14 @@ def dev(
             if not no_open and _a_person_is_here():
                 typer.launch(link)
 
+        async def postgres_lives(stopping: asyncio.Event) -> None:
+            while not stopping.is_set():
+                if postgres.process.poll() is not None:
+                    raise DatabaseError(f"PostgreSQL has ended by itself; its log is in {_short(local.postgres)}.")
+                await asyncio.sleep(_LOOK_SECONDS)
+
         try:
-            run(settings, listener=listener, with_worker=True, ready=ready)
+            run(settings, listener=listener, with_worker=True, ready=ready, companion=postgres_lives)
         finally:
             local.running.unlink(missing_ok=True)
     if ready_file is None:

@@ -5,7 +5,7 @@ import gc
 import logging
 import signal
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 
 import uvicorn
@@ -26,19 +26,36 @@ _STOP_SECONDS_MAX = 10
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 Ready = Callable[[Database, Clock], Awaitable[None]]
+Companion = Callable[[asyncio.Event], Coroutine[None, None, None]]
 
 
-def run(settings: Settings, *, listener: socket.socket | None, with_worker: bool, ready: Ready | None = None) -> None:
-    """Serve on `listener` (None: nothing to serve), with or without the worker, until SIGTERM or Ctrl-C."""
+def run(
+    settings: Settings,
+    *,
+    listener: socket.socket | None,
+    with_worker: bool,
+    ready: Ready | None = None,
+    companion: Companion | None = None,
+) -> None:
+    """Serve on `listener` (None: nothing to serve), with or without the worker, until SIGTERM or Ctrl-C.
+
+    `companion` runs beside them until its event is set; if it fails, everything stops.
+    """
     try:
-        uvloop.run(_run(settings, listener=listener, with_worker=with_worker, ready=ready))
+        uvloop.run(_run(settings, listener, with_worker, ready, companion))
     finally:
         # What is left to stop is our PostgreSQL; an impatient second signal must not end us before it has ended.
         for number in _STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
 
-async def _run(settings: Settings, *, listener: socket.socket | None, with_worker: bool, ready: Ready | None) -> None:
+async def _run(
+    settings: Settings,
+    listener: socket.socket | None,
+    with_worker: bool,
+    ready: Ready | None,
+    companion: Companion | None,
+) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in _STOP_SIGNALS:
@@ -56,6 +73,8 @@ async def _run(settings: Settings, *, listener: socket.socket | None, with_worke
             work.append(asyncio.create_task(_serve(app, listener, stopping)))
         if with_worker:
             work.append(asyncio.create_task(run_worker(db, clock, settings, bell, stopping)))
+        if companion is not None:
+            work.append(asyncio.create_task(companion(stopping)))
         try:
             if ready is not None:
                 await ready(db, clock)

@@ -227,11 +227,6 @@ async def advance_due_times(conn: Connection, account_id: int, *, by: timedelta)
     )
 
 
-async def earliest_due_at(conn: Connection) -> datetime | None:
-    at: datetime | None = await conn.fetchval("SELECT min(due_at) FROM pending_deliveries")
-    return at
-
-
 async def find_endpoint(conn: Connection, account_id: int, endpoint_id: uuid.UUID) -> Endpoint | None:
     row = await conn.fetchrow(
         """
