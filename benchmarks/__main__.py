@@ -15,6 +15,7 @@ from rich.table import Table
 
 from benchmarks.figures import Benchmark, Figure
 
+_LOOK_SECONDS = 2
 NAMES = ("create_payments", "start", "first_attempt")
 
 
@@ -27,6 +28,7 @@ def main() -> None:
     names: list[str] = asked.names or list(NAMES)
     if unknown := set(names) - set(NAMES):
         parser.error(f"there is no {', '.join(sorted(unknown))}; choose from {', '.join(NAMES)}")
+    on = machine()
     progress, out = Console(stderr=True), Console(width=None if sys.stdout.isatty() else 120)
     measured: dict[str, list[Figure]] = {}
     for name in names:
@@ -35,19 +37,19 @@ def main() -> None:
         if not asked.json:
             out.print(_table(name, measured[name]))
     if asked.json:
-        document = {"machine": machine(), "short": asked.short, "figures": msgspec.to_builtins(measured)}
+        document = {"machine": on, "short": asked.short, "figures": msgspec.to_builtins(measured)}
         sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     else:
-        out.print(machine(), soft_wrap=True)
+        out.print(on)
 
 
 def machine() -> str:
-    """What the figures were measured on; absolute numbers mean nothing without it."""
-    load, _, _ = os.getloadavg()
+    """What the figures are measured on, and how busy others keep it; absolute numbers mean nothing without it."""
+    busy = psutil.cpu_percent(interval=_LOOK_SECONDS)
     memory = psutil.virtual_memory().total / 2**30
     return (
         f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors, {memory:.0f} GiB, "
-        f"Python {platform.python_version()}, load average {load:.1f}"
+        f"Python {platform.python_version()}, {busy:.0f} % busy before we began"
     )
 
 

@@ -1,28 +1,31 @@
 """Creating payments, against PostgreSQL itself.
 
-POST /payments end to end over HTTP with one API process, and pgbench running the same statement as one transaction a
-payment, in turns on the same server. README.md says what is the same and what is kind to pgbench.
+POST /payments end to end over HTTP with one API process, and pgbench writing the same rows in one transaction a
+payment, in turns on the same server: once with Zembil's own statement, which is made for groups, and once with the
+plainest statement that writes those rows. README.md says what is the same and what is kind to pgbench.
 """
 
 import asyncio
 import re
 import subprocess
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import psutil
 
 from benchmarks import load, orders, processes
-from benchmarks.figures import Figure, Say, percentile
+from benchmarks.figures import Figure, Say
 from benchmarks.processes import Gateway
 from zembil.db.embedded import EmbeddedPostgres
 from zembil.db.pool import Connection, connection
 from zembil.payments.queries import INSERT_PAYMENTS
 
 IN_FLIGHT = (32, 128)
-_ROUNDS, _ROUND_SECONDS = 5, 6.0
+_ROUNDS, _ROUND_SECONDS = 5, 5.0
 _SETTINGS = {"max_connections": "200"}  # 128 clients of pgbench do not fit into the usual hundred
 _TABLES = "payments, charges, events, pending_deliveries, payment_counts"
 _ARRAY = re.compile(r"\$(\d+)::(\w+)\[\]")
@@ -51,13 +54,36 @@ _VALUES = (
     "'{payload}'",
 )
 
+_PLAIN = """
+WITH ids AS MATERIALIZED (SELECT uuidv7() AS id, uuidv7() AS event_id), paid AS (
+    INSERT INTO payments (account_id, id, amount_santim, expires_at, due_at, link_secret, email, phone, name,
+                          description, callback_url, metadata)
+    SELECT {account_id}, id, 150000, now() + interval '1 hour', now() + interval '1 hour', '{link_secret}',
+        'customer' || :customer || '@example.com', '+2519' || :customer, '{name}', '{description}', '{callback_url}',
+        '{metadata}'
+    FROM ids
+), told AS (
+    INSERT INTO events (account_id, id, object_id, sequence, type, created_at, payload)
+    SELECT {account_id}, event_id, id, 1, 'payment.created', now(), '{payload}' FROM ids
+), due AS (
+    INSERT INTO pending_deliveries (account_id, endpoint_id, id, event_id, due_at)
+    SELECT {account_id}, w.id, uuidv7(), event_id, now()
+    FROM ids JOIN webhook_endpoints w
+        ON w.account_id = {account_id} AND w.enabled AND w.events && ARRAY['payment.created', '*']
+)
+INSERT INTO payment_counts AS c (account_id, hour, slot, pending)
+VALUES ({account_id}, '-infinity', :client_id, 1), ({account_id}, date_trunc('hour', now()), :client_id, 1)
+ON CONFLICT (account_id, hour, slot) DO UPDATE SET pending = c.pending + excluded.pending
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """One round of Zembil and one of pgbench."""
+    """One round of Zembil and one of each pgbench."""
 
     zembil_per_second: float
     pgbench_per_second: float
+    plain_per_second: float
     p50_ms: float
     p99_ms: float
     zembil_cpu_us: float
@@ -66,6 +92,10 @@ class _Turn:
     @property
     def ratio(self) -> float:
         return self.zembil_per_second / self.pgbench_per_second
+
+    @property
+    def plain_ratio(self) -> float:
+        return self.zembil_per_second / self.plain_per_second
 
 
 def measure(*, short: bool, say: Say) -> list[Figure]:
@@ -81,13 +111,12 @@ def measure(*, short: bool, say: Say) -> list[Figure]:
         ):
             gateway.post("/webhooks", {"url": "https://shop.example.et/webhooks", "events": ["*"]})
             _post(gateway, in_flight=32, seconds=1)
-            script = directory / "insert.sql"
-            script.write_text(asyncio.run(_pgbench_script(postgres.url)))
+            scripts = asyncio.run(_written_scripts(postgres.url, directory))
             for in_flight in IN_FLIGHT:
                 turns: list[_Turn] = []
                 for number in range(1, rounds + 1):
                     say(f"create_payments: {in_flight} in flight, round {number} of {rounds}")
-                    turns.append(_turn(gateway, postgres, script, in_flight=in_flight, seconds=seconds))
+                    turns.append(_turn(gateway, postgres, scripts, in_flight=in_flight, seconds=seconds))
                 figures += _figures(turns, in_flight)
     return figures
 
@@ -102,24 +131,18 @@ def _http_alone(directory: Path, *, seconds: float) -> list[Figure]:
     ]
 
 
-def _turn(gateway: Gateway, postgres: EmbeddedPostgres, script: Path, *, in_flight: int, seconds: float) -> _Turn:
-    # Both begin with empty tables and right after a checkpoint.
+def _turn(
+    gateway: Gateway, postgres: EmbeddedPostgres, scripts: tuple[Path, Path], *, in_flight: int, seconds: float
+) -> _Turn:
+    # All begin with empty tables and right after a checkpoint.
     asyncio.run(_empty(postgres.url))
     process = psutil.Process(gateway.process.pid)
     cpu_seconds = sum(process.cpu_times()[:2])
     done = _post(gateway, in_flight=in_flight, seconds=seconds)
     cpu_us = 1e6 * (sum(process.cpu_times()[:2]) - cpu_seconds) / done.answers
     asyncio.run(_demand_rows(postgres.url, done.answers))
-    asyncio.run(_empty(postgres.url))
-    tps = _pgbench(postgres, script, clients=in_flight, seconds=seconds)
-    return _Turn(
-        done.per_second,
-        tps,
-        percentile(done.latencies_ms, 50),
-        percentile(done.latencies_ms, 99),
-        cpu_us,
-        done.generator_cpu_us,
-    )
+    grouped, plain = (_pgbench(postgres, script, clients=in_flight, seconds=seconds) for script in scripts)
+    return _Turn(done.per_second, grouped, plain, done.p50_ms, done.p99_ms, cpu_us, done.generator_cpu_us)
 
 
 def _post(gateway: Gateway, *, in_flight: int, seconds: float) -> load.Load:
@@ -148,14 +171,23 @@ async def _demand_rows(database_url: str, answers: int) -> None:
         raise RuntimeError(f"{answers} answers, but rows: {found}")
 
 
-async def _pgbench_script(database_url: str) -> str:
-    """INSERT_PAYMENTS with arrays of one row, made of a payment that Zembil wrote."""
+async def _written_scripts(database_url: str, directory: Path) -> tuple[Path, Path]:
+    """pgbench's scripts, made of a payment that Zembil wrote: INSERT_PAYMENTS with arrays of one row, and plain."""
     async with connection(database_url) as conn:
         example = await _example(conn)
     values = [value.format(**example) for value in _VALUES]
-    statement = _ARRAY.sub(lambda found: f"ARRAY[{values[int(found[1]) - 1]}]::{found[2]}[]", INSERT_PAYMENTS)
-    customer = f"\\set customer random({orders.CUSTOMERS[0]}, {orders.CUSTOMERS[-1]})"
-    return f"{customer}\n{statement.replace('$20', ':client_id')};\n"
+    grouped = _ARRAY.sub(lambda found: f"ARRAY[{values[int(found[1]) - 1]}]::{found[2]}[]", INSERT_PAYMENTS)
+    # Each client has a slot of the counts for itself, so that none waits for another.
+    grouped = grouped.replace(f"${len(values) + 1}", ":client_id")
+    return (
+        _written(directory / "grouped.sql", grouped),
+        _written(directory / "plain.sql", _PLAIN.format(**example)),
+    )
+
+
+def _written(path: Path, statement: str) -> Path:
+    path.write_text(f"\\set customer random({orders.CUSTOMERS[0]}, {orders.CUSTOMERS[-1]})\n{statement};\n")
+    return path
 
 
 async def _example(conn: Connection) -> dict[str, str]:
@@ -177,6 +209,7 @@ def _literal(value: object) -> str:
 
 
 def _pgbench(postgres: EmbeddedPostgres, script: Path, *, clients: int, seconds: float) -> float:
+    asyncio.run(_empty(postgres.url))
     options = ["-n", "-M", "prepared", "-c", str(clients), "-j", "2", "-T", str(int(seconds)), "-f", str(script)]
     done = subprocess.run(
         [str(postgres.bin / "pgbench"), *options, postgres.url],
@@ -193,29 +226,23 @@ def _pgbench(postgres: EmbeddedPostgres, script: Path, *, clients: int, seconds:
 
 def _figures(turns: list[_Turn], in_flight: int) -> list[Figure]:
     at = f"{in_flight} in flight"
-    ratios = [turn.ratio for turn in turns]
-    cpu = f"{median(turn.zembil_cpu_us for turn in turns):.0f} µs of processor per payment in the API process"
-    generator = f"{median(turn.generator_cpu_us for turn in turns):.0f} µs in the generator"
     is_judged = in_flight == IN_FLIGHT[0]
+
+    def middle(name: str, of: Callable[[_Turn], float], **rest: Any) -> Figure:
+        return Figure(name=f"{name}, {at}", value=median(map(of, turns)), **rest)
+
+    def ratio(name: str, of: Callable[[_Turn], float], *, at_least: float | None) -> Figure:
+        note = f"rounds from {min(map(of, turns)):.2f} to {max(map(of, turns)):.2f}"
+        return middle(name, of, at_least=at_least, note=note)
+
     return [
-        Figure(
-            name=f"POST /payments, {at}",
-            value=median(turn.zembil_per_second for turn in turns),
-            unit="req/s",
-            note=f"{cpu}, {generator}",
-        ),
-        Figure(name=f"pgbench, {at}", value=median(turn.pgbench_per_second for turn in turns), unit="tx/s"),
-        Figure(
-            name=f"POST /payments against pgbench, {at}",
-            value=median(ratios),
-            at_least=0.5 if is_judged else None,
-            note=f"rounds from {min(ratios):.2f} to {max(ratios):.2f}",
-        ),
-        Figure(name=f"POST /payments, {at}, p50", value=median(turn.p50_ms for turn in turns), unit="ms"),
-        Figure(
-            name=f"POST /payments, {at}, p99",
-            value=median(turn.p99_ms for turn in turns),
-            unit="ms",
-            at_most=10 if is_judged else None,
-        ),
+        middle("POST /payments", lambda turn: turn.zembil_per_second, unit="req/s"),
+        middle("pgbench, the same statement", lambda turn: turn.pgbench_per_second, unit="tx/s"),
+        middle("pgbench, a plain statement", lambda turn: turn.plain_per_second, unit="tx/s"),
+        ratio("POST against the same statement", lambda turn: turn.ratio, at_least=0.5 if is_judged else None),
+        ratio("POST against a plain statement", lambda turn: turn.plain_ratio, at_least=0.5 if is_judged else None),
+        middle("POST p50", lambda turn: turn.p50_ms, unit="ms"),
+        middle("POST p99", lambda turn: turn.p99_ms, unit="ms", at_most=10 if is_judged else None),
+        middle("processor of the API process", lambda turn: turn.zembil_cpu_us, unit="µs", note="per payment"),
+        middle("processor of the generator", lambda turn: turn.generator_cpu_us, unit="µs", note="per payment"),
     ]

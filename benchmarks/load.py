@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 import msgspec
 import uvloop
 
+from benchmarks.figures import percentile
+
 _STATUS = b"HTTP/1.1 201 "
 _LENGTH = b"content-length: "
 _ANSWER_SECONDS_MAX = 10
@@ -38,7 +40,8 @@ class Load(msgspec.Struct, frozen=True):
     answers: int  # all of them, also those that came after the time was over
     answers_in_time: int
     seconds: float
-    latencies_ms: list[float]
+    p50_ms: float
+    p99_ms: float
     generator_cpu_us: float  # per answer
 
     @property
@@ -64,8 +67,9 @@ def post(
         timeout=seconds + 30,
         check=False,
     )
-    if done.returncode != 0:
-        raise RuntimeError(f"the load generator failed:\n{done.stderr.decode(errors='replace')[-2000:]}")
+    if done.returncode != 0 or not done.stdout:
+        said = done.stderr.decode(errors="replace")[-2000:]
+        raise RuntimeError(f"the load generator ended with status {done.returncode}:\n{said}")
     return msgspec.json.decode(done.stdout, type=Load)
 
 
@@ -168,7 +172,8 @@ async def _run(order: Order) -> Load:
         answers=measured.answers,
         answers_in_time=len(measured.latencies),
         seconds=ended - measured.began,
-        latencies_ms=[round(1000 * seconds, 3) for seconds in measured.latencies],
+        p50_ms=1000 * percentile(measured.latencies, 50),
+        p99_ms=1000 * percentile(measured.latencies, 99),
         generator_cpu_us=1e6 * (time.process_time() - cpu_seconds) / max(1, measured.answers),
     )
 
