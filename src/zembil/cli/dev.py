@@ -3,16 +3,20 @@
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    import asyncio
+
     from zembil.accounts.model import Principal
     from zembil.cli.local import LocalData
     from zembil.config import Settings
     from zembil.db.clock import Clock
+    from zembil.db.embedded import EmbeddedPostgres
     from zembil.db.pool import Database
 
 _FIRST_MERCHANT = "Merkato Coffee"
@@ -43,7 +47,6 @@ def dev(
     from zembil.config import Settings
     from zembil.db.embedded import EmbeddedPostgres
     from zembil.db.migrate import migrate
-    from zembil.errors import DatabaseError
 
     telemetry.configure_logs(people=sys.stderr.isatty())
     local = LocalData(data.absolute())
@@ -76,18 +79,24 @@ def dev(
             if not no_open and _a_person_is_here():
                 typer.launch(link)
 
-        async def postgres_lives(stopping: asyncio.Event) -> None:
-            while not stopping.is_set():
-                if postgres.process.poll() is not None:
-                    raise DatabaseError(f"PostgreSQL has ended by itself; its log is in {_short(local.postgres)}.")
-                await asyncio.sleep(_LOOK_SECONDS)
-
         try:
-            run(settings, listener=listener, with_worker=True, ready=ready, companion=postgres_lives)
+            run(settings, listener=listener, with_worker=True, ready=ready, companion=partial(_watch, postgres, local))
         finally:
             local.running.unlink(missing_ok=True)
     if ready_file is None:
         typer.echo("\nStopped. Your data is kept.")
+
+
+async def _watch(postgres: "EmbeddedPostgres", local: "LocalData", stopping: "asyncio.Event") -> None:
+    """Without PostgreSQL every answer would be a 503; it is better to stop and to say why."""
+    import asyncio
+
+    from zembil.errors import DatabaseError
+
+    while not stopping.is_set():
+        if postgres.process.poll() is not None:
+            raise DatabaseError(f"PostgreSQL has ended by itself; its log is in {_short(local.postgres)}.")
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def _first_keys(local: "LocalData", db: "Database", clock: "Clock") -> dict[str, dict[str, str]]:
