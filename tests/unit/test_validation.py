@@ -232,3 +232,10 @@ def test_what_fields_demand_of_each_other_is_told_with_the_other_faults() -> Non
     with pytest.raises(ValidationError) as refused:
         parsed_body(CreatePayment, body)
     assert {fault.field for fault in refused.value.details} == {"amount", "customer.email", "customer.phone"}
+
+
+@pytest.mark.parametrize("number", ["1e9999999999999999999", "-1e9999999999999999999", "1e-9999999999999999999"])
+def test_a_number_beyond_every_number_is_a_fault_before_any_check_sees_it(number: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        parsed_body(CreatePayment, b'{"currency":"ETB","amount":%s}' % number.encode())
+    assert [fault.field for fault in refused.value.details] == ["amount"]

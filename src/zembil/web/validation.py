@@ -294,7 +294,7 @@ def _faults_of(
                 for fault in field.check(texts):
                     yield Fault(where + fault.field, fault.message)
             return
-    if field.is_decimal and isinstance(plain, str):
+    if field.is_decimal and (isinstance(plain, str) or (isinstance(plain, Decimal) and not plain.is_finite())):
         yield Fault(where, field.must)
         return
     try:
