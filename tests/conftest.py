@@ -4,10 +4,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support.gateway import Gateway, Merchant
 from tests.support.receiver import Receiver
 from zembil.db.embedded import EmbeddedPostgres
+
+
+# How long an example takes is the machine's business, not a promise.
+settings.register_profile("zembil", deadline=None)
+settings.load_profile("zembil")
 
 
 @pytest.fixture(scope="session")

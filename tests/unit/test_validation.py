@@ -91,7 +91,7 @@ names = st.sampled_from([*VALID, "unknown"])
 
 
 @given(st.lists(st.tuples(names, values), max_size=4), st.booleans())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_the_quick_way_and_the_careful_way_agree(changes: list[tuple[str, str]], repeats: bool) -> None:
     parts = [(name, json.dumps(value, ensure_ascii=False)) for name, value in VALID.items()]
     if not repeats:
@@ -114,7 +114,7 @@ SOURCES = [
 
 
 @given(st.sampled_from(SOURCES), MUTATIONS)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_no_damage_to_a_body_breaks_the_reader(source: bytes, mutations: list[tuple[int, int, bytes]]) -> None:
     body = bytearray(source)
     for place, deleted, inserted in mutations:
