@@ -10,7 +10,6 @@ from tests.support.gateway import Gateway, Merchant
 from tests.support.receiver import Receiver
 from zembil.db.embedded import EmbeddedPostgres
 
-
 # How long an example takes is the machine's business, not a promise.
 settings.register_profile("zembil", deadline=None)
 settings.load_profile("zembil")
