@@ -105,7 +105,7 @@ def test_a_hundred_random_links_are_read_by_a_scanner() -> None:
 
 @pytest.mark.parametrize("prefix", PREFIXES)
 @given(token=tokens)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_code_from_the_table_is_segnos_own_symbol(prefix: str, token: str) -> None:
     codes = codes_for(prefix)
     assert codes.is_fast
