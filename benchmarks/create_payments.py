@@ -27,7 +27,7 @@ from zembil.payments.queries import INSERT_PAYMENTS
 IN_FLIGHT = (32, 128)
 _ROUNDS, _ROUND_SECONDS = 5, 5.0
 _SETTINGS = {"max_connections": "200"}  # 128 clients of pgbench do not fit into the usual hundred
-_TABLES = "payments, charges, events, pending_deliveries, payment_counts"
+_TABLES = "payments, charges, refunds, events, pending_deliveries, payment_counts, idempotency_keys"
 _ARRAY = re.compile(r"\$(\d+)::(\w+)\[\]")
 
 # One value for each array of INSERT_PAYMENTS, in their order. Ids carry the time, as ours do, so that both write at the
@@ -52,6 +52,8 @@ _VALUES = (
     "uuidv7()",
     "now()",
     "'{payload}'",
+    "gen_random_uuid()::text",
+    "decode(repeat('5a', 32), 'hex')",
 )
 
 _PLAIN = """
@@ -62,6 +64,9 @@ WITH ids AS MATERIALIZED (SELECT uuidv7() AS id, uuidv7() AS event_id), paid AS 
         'customer' || :customer || '@example.com', '+2519' || :customer, '{name}', '{description}', '{callback_url}',
         '{metadata}'
     FROM ids
+), keyed AS (
+    INSERT INTO idempotency_keys (account_id, key, fingerprint, resource_id, created_at)
+    SELECT {account_id}, gen_random_uuid()::text, decode(repeat('5a', 32), 'hex'), id, now() FROM ids
 ), told AS (
     INSERT INTO events (account_id, id, object_id, sequence, type, created_at, payload)
     SELECT {account_id}, event_id, id, 1, 'payment.created', now(), '{payload}' FROM ids

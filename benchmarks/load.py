@@ -9,6 +9,7 @@ import itertools
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 from urllib.parse import urlsplit
@@ -143,14 +144,16 @@ def _content_length(data: bytes) -> int:
 
 
 def _requests(order: Order) -> Iterator[bytes]:
+    """The orders in turn, each with an Idempotency-Key of its own."""
     url = urlsplit(order.url)
     head = f"POST {url.path} HTTP/1.1\r\nHost: {url.netloc}\r\nContent-Type: application/json\r\n"
     head += "".join(f"{name}: {value}\r\n" for name, value in order.headers.items())
-    requests = [
-        f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    parts = [
+        (f"{head}Content-Length: {len(body)}\r\nIdempotency-Key: {uuid.uuid4()}-".encode(), body)
         for body in (text.encode() for text in order.bodies)
     ]
-    return itertools.cycle(requests)
+    for number, (beginning, body) in zip(itertools.count(), itertools.cycle(parts), strict=False):
+        yield b"%s%d\r\n\r\n%s" % (beginning, number, body)
 
 
 async def _run(order: Order) -> Load:

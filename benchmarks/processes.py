@@ -19,6 +19,8 @@ _START_SECONDS_MAX = 60
 _STOP_SECONDS_MAX = 30
 _POLL_SECONDS = 0.005
 _ZEMBIL = (sys.executable, "-m", "zembil")
+# High enough never to refuse: what a limit costs each request is measured with it.
+_LIMITS = {"ZEMBIL_RATE_LIMIT_SANDBOX": "10000000", "ZEMBIL_RATE_LIMIT_LIVE": "10000000"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ def served(database_url: str, log: Path) -> Generator[Gateway]:
         "ZEMBIL_DATABASE_URL": database_url,
         "ZEMBIL_SECRET_KEY": base64.b64encode(secrets.token_bytes(32)).decode(),
         "ZEMBIL_PUBLIC_URL": "https://pay.example.et",
+        **_LIMITS,
     }
     began = time.monotonic()
     with _running([*_ZEMBIL, "serve", "--no-worker", "--port", str(port)], environment, log) as process:
@@ -77,7 +80,7 @@ def developed(data: Path) -> Generator[Gateway]:
     ready_file.unlink(missing_ok=True)
     began = time.monotonic()
     options = ["--port", "0", "--data", str(data), "--no-open", "--ready-file", str(ready_file)]
-    with _running([*_ZEMBIL, "dev", *options], os.environ, log) as process:
+    with _running([*_ZEMBIL, "dev", *options], {**os.environ, **_LIMITS}, log) as process:
         _wait_until(process, log, ready_file.exists)
         seconds = time.monotonic() - began
         sandbox = json.loads(ready_file.read_text())["sandbox"]

@@ -1,6 +1,6 @@
 """Fixtures: one `zembil dev` for each test process, a merchant and a receiver for each test."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -52,8 +52,8 @@ def start(data: Path) -> Iterator[Callable[..., Gateway]]:
     """Starts a Zembil of the test's own, again and again on the same data; what still runs afterwards is killed."""
     started: list[Gateway] = []
 
-    def start_one(*arguments: str) -> Gateway:
-        started.append(Gateway(data, *arguments))
+    def start_one(*arguments: str, environment: Mapping[str, str] | None = None) -> Gateway:
+        started.append(Gateway(data, *arguments, environment=environment))
         return started[-1]
 
     yield start_one

@@ -1,5 +1,6 @@
 """Builds the HTTP application: the API at /v1 and /sandbox/v1, the payment pages, health."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -12,20 +13,30 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from zembil.checkout.pages import PaymentPages
 from zembil.config import Settings
+from zembil.customers.api import CustomerEndpoints
 from zembil.db.clock import Clock
 from zembil.db.pool import Database, reading
 from zembil.errors import ApiError, MethodNotAllowed, ResourceNotFound, ServiceUnavailable
+from zembil.management.api import ManagementEndpoints
+from zembil.management.keys import KeyEndpoints
 from zembil.payments.api import PaymentEndpoints
+from zembil.payments.charge_api import ChargeEndpoints
 from zembil.payments.charger import Charger
 from zembil.payments.model import link_prefix
 from zembil.payments.operations import PaymentWriter
 from zembil.qr import LinkCodes
+from zembil.reference.pages import ReferencePages
+from zembil.refunds.api import RefundEndpoints
 from zembil.sandbox_tools.api import SandboxEndpoints
 from zembil.telemetry import log
 from zembil.web.auth import KeyRing
 from zembil.web.endpoints import Endpoints
 from zembil.web.html import PageHeaders
+from zembil.web.idempotency import Once
+from zembil.web.rate_limits import FailedAuthentications, RateLimiter
 from zembil.webhooks.api import WebhookEndpoints
+from zembil.webhooks.delivery_api import DeliveryEndpoints
+from zembil.webhooks.event_api import EventEndpoints
 from zembil.webhooks.sender import Bell
 
 
@@ -35,20 +46,50 @@ async def application(db: Database, clock: Clock, settings: Settings, bell: Bell
     key_ring = KeyRing(db, clock, settings)
     writer = PaymentWriter(db)
     codes = LinkCodes.for_links(link_prefix(settings.public_url))
+    once = Once(db, settings.secret_key)
+    charger = Charger(db, clock, settings, bell)
     routes = [
         *PaymentEndpoints(db, settings, writer, codes, bell).routes(),
-        *WebhookEndpoints(db, settings).routes(),
-        *SandboxEndpoints(db, key_ring).routes(),
+        *WebhookEndpoints(db, settings, once).routes(),
+        *DeliveryEndpoints(db, settings, once, bell).routes(),
+        *EventEndpoints(db).routes(),
+        *CustomerEndpoints(db, once, bell).routes(),
+        *ChargeEndpoints(charger, once).routes(),
+        *RefundEndpoints(db, once, bell).routes(),
+        *KeyEndpoints(db, once, key_ring).routes(),
+        *ManagementEndpoints(db, charger).routes(),
+        *SandboxEndpoints(settings, key_ring, once, bell).routes(),
     ]
-    pages = PaymentPages(Charger(db, clock, settings, bell), settings, codes)
+    pages = PaymentPages(charger, settings, codes)
+    reference = ReferencePages(routes, settings)
+    limiter = RateLimiter(db, settings.rate_limits)
+    failures = FailedAuthentications(
+        settings.rate_limits.failed_authentications, trusted_proxies=settings.trusted_proxies
+    )
+
+    def endpoints(*, livemode: bool, prefix: str) -> Endpoints:
+        return Endpoints(
+            routes,
+            key_ring=key_ring,
+            limiter=limiter,
+            failures=failures,
+            clock=clock,
+            livemode=livemode,
+            prefix=prefix,
+        )
+
+    limiting = asyncio.create_task(limiter.run())
     try:
         yield _Dispatch(
-            live=Endpoints(routes, key_ring=key_ring, clock=clock, livemode=True, prefix="/v1"),
-            sandbox=Endpoints(routes, key_ring=key_ring, clock=clock, livemode=False, prefix="/sandbox/v1"),
-            pages=PageHeaders(_pages(pages, db), public_url=settings.public_url),
+            live=endpoints(livemode=True, prefix="/v1"),
+            sandbox=endpoints(livemode=False, prefix="/sandbox/v1"),
+            pages=PageHeaders(_pages(pages, reference, db), public_url=settings.public_url),
         )
     finally:
+        limiting.cancel()
+        await asyncio.wait([limiting])
         await writer.drain()
+        await key_ring.drain()
 
 
 class _Dispatch:
@@ -67,7 +108,7 @@ class _Dispatch:
             await self._pages(scope, receive, send)
 
 
-def _pages(payment_pages: PaymentPages, db: Database) -> Starlette:
+def _pages(payment_pages: PaymentPages, reference: ReferencePages, db: Database) -> Starlette:
     async def is_alive(_: Request) -> Response:
         return JSONResponse({"status": "alive"})
 
@@ -95,7 +136,12 @@ def _pages(payment_pages: PaymentPages, db: Database) -> Starlette:
         return await payment_pages.refused(request, error)
 
     pages = Starlette(
-        routes=[PageRoute("/livez", is_alive), PageRoute("/readyz", is_ready), *payment_pages.routes()],
+        routes=[
+            PageRoute("/livez", is_alive),
+            PageRoute("/readyz", is_ready),
+            *reference.routes(),
+            *payment_pages.routes(),
+        ],
         exception_handlers={
             ApiError: refused,
             HTTPException: not_routed,

@@ -17,6 +17,15 @@ _SECRET_KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimits:
+    """How much is answered in any 60 seconds; 0: no limit."""
+
+    sandbox: int = 1000  # requests of an account
+    live: int = 5000
+    failed_authentications: int = 60  # of an address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """How this process runs; docs/settings.md says each in full."""
 
@@ -29,6 +38,8 @@ class Settings:
     webhook_allow_networks: Networks = ()
     sandbox_webhook_allow_networks: Networks = ()
     database_connections_max: int = 20
+    rate_limits: RateLimits = RateLimits()
+    trusted_proxies: Networks = ()  # whose X-Forwarded-For is believed
 
     @property
     def title(self) -> str:
@@ -55,9 +66,19 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         webhook_allow_networks=reader.networks("ZEMBIL_WEBHOOK_ALLOW_CIDRS"),
         sandbox_webhook_allow_networks=reader.networks("ZEMBIL_SANDBOX_WEBHOOK_ALLOW_CIDRS"),
         database_connections_max=reader.whole_number("ZEMBIL_DATABASE_CONNECTIONS_MAX", 20, least=5, most=500),
+        rate_limits=reader.rate_limits(RateLimits()),
+        trusted_proxies=reader.networks("ZEMBIL_TRUSTED_PROXIES"),
     )
     reader.raise_if_anything_is_wrong()
     return settings
+
+
+def rate_limits_of(environment: Mapping[str, str], default: RateLimits) -> RateLimits:
+    """The rate limits of a process that sets everything else by itself. Raises ConfigurationError."""
+    reader = _Reader(environment)
+    limits = reader.rate_limits(default)
+    reader.raise_if_anything_is_wrong()
+    return limits
 
 
 class _Reader:
@@ -115,6 +136,16 @@ class _Reader:
             self._wrong.append(f"{name} takes a whole number from {least} to {most}")
             return default
         return number
+
+    def rate_limits(self, default: RateLimits) -> RateLimits:
+        def limit(name: str, number: int) -> int:
+            return self.whole_number(name, number, least=0, most=10_000_000)
+
+        return RateLimits(
+            sandbox=limit("ZEMBIL_RATE_LIMIT_SANDBOX", default.sandbox),
+            live=limit("ZEMBIL_RATE_LIMIT_LIVE", default.live),
+            failed_authentications=limit("ZEMBIL_RATE_LIMIT_FAILED_AUTHENTICATION", default.failed_authentications),
+        )
 
     def networks(self, name: str) -> Networks:
         text = self._environment.get(name, "")

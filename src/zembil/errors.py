@@ -6,13 +6,18 @@ ZembilError
 │   │   └── BodyTooSlow             the body did not arrive in time; the connection is closed
 │   ├── AuthenticationFailed        401 authentication_failed
 │   ├── PermissionDenied            403 permission_denied
+│   │   └── SelfApprovalForbidden   self_approval_forbidden
 │   ├── ResourceNotFound            404 resource_not_found
 │   ├── MethodNotAllowed            405 method_not_allowed
 │   ├── InvalidState                409 invalid_state
 │   ├── DuplicateReference          409 duplicate_reference
+│   ├── IdempotencyInProgress       409 idempotency_in_progress
 │   ├── PayloadTooLarge             413 payload_too_large
 │   ├── UnsupportedMediaType        415 unsupported_media_type
 │   ├── ChargeRefused               422 with the failure code of the charge
+│   ├── IdempotencyKeyReused        422 idempotency_key_reused
+│   ├── PaymentNotRefundable        422 payment_not_refundable
+│   ├── RefundExceedsAvailable      422 refund_amount_exceeds_available
 │   ├── RateLimitExceeded           429 rate_limit_exceeded
 │   ├── ProviderUnavailable         503 provider_unavailable
 │   └── ServiceUnavailable          503 service_unavailable
@@ -76,6 +81,10 @@ class PermissionDenied(ApiError):
     status, code = 403, "permission_denied"
 
 
+class SelfApprovalForbidden(PermissionDenied):
+    code = "self_approval_forbidden"
+
+
 class ResourceNotFound(ApiError):
     status, code = 404, "resource_not_found"
 
@@ -98,6 +107,16 @@ class DuplicateReference(ApiError):
     status, code = 409, "duplicate_reference"
 
 
+class IdempotencyInProgress(ApiError):
+    status, code = 409, "idempotency_in_progress"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The first request with this Idempotency-Key is still running; repeat in a moment.",
+            headers=(("Retry-After", "1"),),
+        )
+
+
 class PayloadTooLarge(ApiError):
     status, code = 413, "payload_too_large"
 
@@ -117,6 +136,21 @@ class ChargeRefused(ApiError):
     def __init__(self, failure_code: str, message: str) -> None:
         super().__init__(message)
         self.code = failure_code
+
+
+class IdempotencyKeyReused(ApiError):
+    status, code = 422, "idempotency_key_reused"
+
+    def __init__(self) -> None:
+        super().__init__("This Idempotency-Key was used for another request; take a new key for a new request.")
+
+
+class PaymentNotRefundable(ApiError):
+    status, code = 422, "payment_not_refundable"
+
+
+class RefundExceedsAvailable(ApiError):
+    status, code = 422, "refund_amount_exceeds_available"
 
 
 class RateLimitExceeded(ApiError):

@@ -35,6 +35,7 @@ class Prefix(StrEnum):
     MERCHANT = "mer_"
     ACCOUNT = "acc_"
     USER = "usr_"
+    ENTRY = "ent_"
 
 
 def new_id(at: datetime) -> uuid.UUID:

@@ -1,9 +1,11 @@
-"""Runs the loops: send webhooks, push prompts, ask rails, expire payments, keep house. Any number may run."""
+"""Runs the loops: webhooks, prompts, questions to rails, expiry, refunds, housekeeping. Any number may run."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
+from zembil import rail_notifications
 from zembil.config import Settings
 from zembil.db.clock import Clock
 from zembil.db.migrate import make_months
@@ -11,29 +13,38 @@ from zembil.db.pool import Database, reading
 from zembil.errors import ServiceUnavailable
 from zembil.payments.charger import Charger
 from zembil.payments.queries import realign_due_times
+from zembil.refunds.sender import RefundSender
 from zembil.telemetry import log
-from zembil.webhooks.queries import end_deliveries_cut_off
+from zembil.web.queries import delete_old_keys
+from zembil.webhooks.operations import tidy_queue
 from zembil.webhooks.sender import Bell, Sender
 
 _PAYMENTS_SECONDS = 0.25
-_DELIVERIES_CUT_OFF_SECONDS = 5
+_QUEUE_SECONDS = 5
 _CLOCK_SECONDS = 60
 _MONTHS_SECONDS = 6 * 3600
+_KEYS_SECONDS = 60
+_KEYS_MAX = 1000
 
 
 async def run_worker(db: Database, clock: Clock, settings: Settings, bell: Bell, stopping: asyncio.Event) -> None:
     """Work until `stopping`, then finish what is in flight."""
     charger = Charger(db, clock, settings, bell)
+    receive = partial(rail_notifications.receive, charger)
+    refunds = RefundSender(db, clock, bell)
 
     async def work_on_payments() -> None:
         async with reading(db) as conn:
             await realign_due_times(conn)
-        while await charger.work() and not stopping.is_set():
+        while await charger.work(receive) and not stopping.is_set():
             pass
 
-    async def end_what_was_cut_off() -> None:
-        async with reading(db) as conn:
-            await end_deliveries_cut_off(conn, at=clock.now())
+    async def work_on_refunds() -> None:
+        while await refunds.work() and not stopping.is_set():
+            pass
+
+    async def tidy_the_queue() -> None:
+        await tidy_queue(db, at=clock.now())
 
     async def measure_the_clock() -> None:
         await clock.measure(db)
@@ -42,12 +53,20 @@ async def run_worker(db: Database, clock: Clock, settings: Settings, bell: Bell,
         async with reading(db) as conn:
             await make_months(conn, at=clock.now())
 
+    async def forget_old_keys() -> None:
+        forgotten = _KEYS_MAX
+        while forgotten >= _KEYS_MAX and not stopping.is_set():
+            async with reading(db) as conn:
+                forgotten = await delete_old_keys(conn, at=clock.now(), limit=_KEYS_MAX)
+
     async with asyncio.TaskGroup() as loops:
         loops.create_task(Sender(db, clock, settings, bell).run(stopping))
         loops.create_task(_every(_PAYMENTS_SECONDS, work_on_payments, stopping))
-        loops.create_task(_every(_DELIVERIES_CUT_OFF_SECONDS, end_what_was_cut_off, stopping))
+        loops.create_task(_every(_PAYMENTS_SECONDS, work_on_refunds, stopping))
+        loops.create_task(_every(_QUEUE_SECONDS, tidy_the_queue, stopping))
         loops.create_task(_every(_CLOCK_SECONDS, measure_the_clock, stopping))
         loops.create_task(_every(_MONTHS_SECONDS, make_the_months, stopping))
+        loops.create_task(_every(_KEYS_SECONDS, forget_old_keys, stopping))
 
 
 async def _every(seconds: float, work: Callable[[], Awaitable[None]], stopping: asyncio.Event) -> None:

@@ -78,11 +78,13 @@ def recorded_attempts(gateway: Gateway, merchant: Merchant) -> int:
 
 
 def waiting(gateway: Gateway, merchant: Merchant) -> list[Any]:
+    """What waits, and until when: in the account's time, as attempts are recorded."""
     return query(
         gateway,
         """
-        SELECT w.url, d.attempts_made, d.due_at, d.in_flight_until
+        SELECT w.url, d.attempts_made, d.due_at + a.clock_offset AS due_at, d.in_flight_until
         FROM pending_deliveries d JOIN webhook_endpoints w ON w.account_id = d.account_id AND w.id = d.endpoint_id
+            JOIN accounts a ON a.id = d.account_id
         WHERE d.account_id = $1
         """,
         account_of(gateway, merchant.sandbox["admin_key"]),

@@ -11,7 +11,19 @@ import pytest
 
 from tests.support.database import account_of, stored_rows
 from tests.support.gateway import Gateway, Merchant
-from tests.support.requests import CLOCK, EVERY_CALL, PAYMENTS, WEBHOOKS, valid, valid_json, written
+from tests.support.requests import (
+    CHARGE,
+    CLOCK,
+    EVENTS,
+    EVERY_CALL,
+    PAYMENTS,
+    REFUNDS,
+    REJECT,
+    WEBHOOKS,
+    valid,
+    valid_json,
+    written,
+)
 from tests.support.wire import Header, RawAnswer, demand_a_refusal, demand_an_api_answer, exchange, request
 
 SURROGATE = "\\ud800"
@@ -112,7 +124,7 @@ ON_EVERY_CALL = [
 ]
 
 
-@pytest.mark.parametrize("call", EVERY_CALL)
+@pytest.mark.parametrize("call", [*EVERY_CALL, REFUNDS])
 @pytest.mark.parametrize("row", ON_EVERY_CALL, ids=lambda row: row.name)
 def test_what_is_no_body_is_refused_by_every_call(shop: Merchant, call: str, row: AnyCall) -> None:
     demand_a_refusal(post(shop, call, row.body(call)), 400, "validation_error", row.field)
@@ -164,6 +176,8 @@ AMOUNTS = [
     *('"100"', '"NaN"', '"1_000"', '"١٢٣"', '" 5"', '"0x10"', '""', '"5.00"', f'"{SURROGATE}"', f'"{NUL}"'),
     *("[]", "[100]", "{}", '{"value":100}'),
 ]
+# Amounts, if too large for a payment: more than is left of one, and so refused as that.
+LARGE_AMOUNTS = ("1e30", "1000000", "1000000.00", "9" * 50, "9" * 5000, "1e300", "1e400")
 PHONES = [
     *("0911223344", "0711223344", "911223344", "251911223344", "00251911223344", "+0911223344", "+25191122334"),
     *("+2519112233445", "+251911223344\n", " +251911223344", "+251 911 223344", "+251-911223344", "+٢٥١911223344"),
@@ -236,7 +250,21 @@ BAD_CLOCKS = [
     *bad_json(CLOCK, "advance_seconds", '"60"', "true", "null", "[]", "{}"),
     missing(CLOCK, "advance_seconds"),
 ]
-BAD = [*BAD_PAYMENTS, *BAD_WEBHOOKS, *BAD_CLOCKS]
+BAD_REFUNDS = [
+    *bad_json(REFUNDS, "amount", *(amount for amount in AMOUNTS if amount not in LARGE_AMOUNTS)),
+    missing(REFUNDS, "payment_id"),
+    *bad(REFUNDS, "payment_id", None, 1, True, [], {}),
+    *bad(REFUNDS, "reason", "a" * 501, 1, [], {}),
+    *bad(REFUNDS, "metadata", "x", [], {"k" * 41: ""}, {"": "x"}),
+    behind_valid("amount twice", REFUNDS, "amount", ',"amount":1'),
+]
+BAD_CHARGES = [
+    *bad(CHARGE, "phone", *PHONES, 1, []),
+    *bad(CHARGE, "mobile_money_provider", "Telebirr", "", "cbe", 1, [], {}),
+    *bad(REJECT, "reason", "a" * 501, 1, [], {}),
+    *bad(EVENTS, "type", "payment.paid", "*", "", None, 1, [], {}),
+]
+BAD = [*BAD_PAYMENTS, *BAD_WEBHOOKS, *BAD_CLOCKS, *BAD_REFUNDS, *BAD_CHARGES]
 
 
 @pytest.mark.parametrize("row", BAD, ids=lambda row: f"{row.call} {row.name}")

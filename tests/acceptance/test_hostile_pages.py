@@ -262,7 +262,7 @@ def test_a_page_is_only_looked_at(page: Page, method: str) -> None:
 
 
 OUTSIDE = [
-    *("/docs", "/redoc", "/openapi.json", "/metrics", "/.git/config", "/.env", "/admin", "/server-status", "/debug"),
+    *("/redoc", "/docs/", "/openapi.yaml", "/metrics", "/.git/config", "/.env", "/admin", "/server-status", "/debug"),
     *("/static/", "/static/../../etc/passwd", "/static/%2e%2e/%2e%2e/etc/passwd", "/p", "/p/", "/p//", "/v2/payments"),
     *("/sandbox", "/sandbox/", "/sandbox/v2", "/V1/payments", "/%00", "/%ff", "/..%2f..%2f", "/p/x/y/z", "//p/x"),
 ]

@@ -28,6 +28,8 @@ Start = Callable[..., Gateway]
 CLIENTS = 6
 ROUNDS = 5
 ROUNDS_TO_PROVE = 50
+# More is asked here than an account may in a minute.
+UNLIMITED = {"ZEMBIL_RATE_LIMIT_SANDBOX": "0"}
 # What the phone decides (decisions, section 7); None: nobody is asked.
 PHONES = ("+251900000000", "+251900000002", None, None)
 
@@ -186,7 +188,7 @@ def demand_charges_in_time(gateway: Gateway, account: int) -> None:
 def kill_and_start_again(start: Start, receiver: Receiver, *, rounds: int, seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311  (when to kill is no secret)
     told = Acknowledged()
-    gateway = start()
+    gateway = start(environment=UNLIMITED)
     merchant = gateway.new_merchant()
     account = account_of(gateway, merchant.sandbox["admin_key"])
     with merchant.client() as api:
@@ -206,7 +208,7 @@ def kill_and_start_again(start: Start, receiver: Receiver, *, rounds: int, seed:
         gateway.kill_tree()
         for client in clients:
             client.join()
-        gateway = start()
+        gateway = start(environment=UNLIMITED)
         recoveries.append(gateway.start_seconds)
         new = sorted(set(told.payments) - before)
         with Merchant(gateway.origin, merchant.sandbox, merchant.live).client() as api:
@@ -269,7 +271,7 @@ def test_whatever_was_acknowledged_survives_many_kills(start: Start, receiver: R
 
 def test_a_killed_database_process_costs_refusals_and_nothing_else(start: Start) -> None:
     """PostgreSQL ends all connections and recovers when one of its processes is killed; nobody restarts us for that."""
-    gateway = start()
+    gateway = start(environment=UNLIMITED)
     merchant = gateway.new_merchant()
     created: list[str] = []
     answers: Counter[int] = Counter()

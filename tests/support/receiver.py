@@ -17,11 +17,6 @@ class AnsweredByHand(Exception):
     """Raised by an answer that has written everything itself, to the last byte or not."""
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 1024
-
-
 @dataclass(frozen=True)
 class Received:
     at: float
@@ -31,6 +26,11 @@ class Received:
     @property
     def event(self) -> dict[str, Any]:
         return msgspec.json.decode(self.body)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 512  # hundreds connect at once; one that is turned away comes back a second or more later
 
 
 @dataclass

@@ -4,12 +4,22 @@ import json
 from typing import Any
 
 PAYMENTS, WEBHOOKS, CLOCK = "/payments", "/webhooks", "/test/clock"
-EVERY_CALL = (PAYMENTS, WEBHOOKS, CLOCK)
+CUSTOMERS, KEYS = "/customers", "/keys"
+REFUNDS, EVENTS = "/refunds", "/test/events"
+UNKNOWN_PAYMENT = "pay_00000000000000000000000000"  # what is wrong with a body is told before what does not exist
+CHARGE, REJECT = f"/payments/{UNKNOWN_PAYMENT}/charge", "/refunds/ref_00000000000000000000000000/reject"
+EVERY_CALL = (PAYMENTS, WEBHOOKS, CLOCK, CUSTOMERS, KEYS, EVENTS)
 
 _VALID: dict[str, dict[str, Any]] = {
     PAYMENTS: {"amount": 100, "currency": "ETB"},
     WEBHOOKS: {"url": "http://shop.example.et/hooks", "events": ["payment.completed"]},
     CLOCK: {"advance_seconds": 1},
+    CUSTOMERS: {"email": "abebe@example.com"},
+    KEYS: {"name": "Till", "role": "read_only"},
+    REFUNDS: {"payment_id": UNKNOWN_PAYMENT, "amount": 100},
+    EVENTS: {"type": "payment.created"},
+    CHARGE: {"phone": "+251911223344", "mobile_money_provider": "telebirr"},
+    REJECT: {"reason": "No."},
 }
 
 

@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from zembil import ids
+from zembil.ledger.model import EntryKind
 from zembil.payments import lifecycle
-from zembil.payments.lifecycle import CHARGE_CHANGES, CHARGES_MAX, OPEN_STATES, PAYMENT_CHANGES, Change
+from zembil.payments.lifecycle import CHARGE_CHANGES, CHARGES_MAX, OPEN_STATES, PAYMENT_CHANGES, Change, Moment
 from zembil.payments.model import CancellationReason, Charge, ChargeState, FailureCode, Payment, PaymentStatus
 from zembil.rails.rail import (
     AwaitingCustomer,
@@ -30,7 +31,9 @@ AT = STARTED_AT + timedelta(seconds=30)
 NO_OFFSET = timedelta(0)
 TRANSACTION_ID = uuid.UUID(int=7)
 CHARGE_ID = ids.id_at(STARTED_AT)
-ENDED = frozenset({ChargeState.SUCCEEDED, ChargeState.FAILED, ChargeState.CANCELLED})
+UNPAID = frozenset({ChargeState.FAILED, ChargeState.CANCELLED})
+PAID = frozenset({ChargeState.SUCCEEDED, ChargeState.SURPLUS})
+ENDED = UNPAID | PAID
 
 PAYMENT = Payment(
     account_id=1,
@@ -46,7 +49,7 @@ PAYMENT = Payment(
 def charge_in(state: ChargeState, *, pushed: bool = False) -> Charge:
     """A charge as it is after it came to this state."""
     heard = state not in (ChargeState.SUBMITTING, ChargeState.IN_DOUBT, ChargeState.NEEDS_REVIEW)
-    confirmed = state in (ChargeState.IN_PROGRESS, ChargeState.SUCCEEDED)
+    confirmed = state in PAID or state is ChargeState.IN_PROGRESS
     return Charge(
         account_id=1,
         id=CHARGE_ID,
@@ -59,13 +62,25 @@ def charge_in(state: ChargeState, *, pushed: bool = False) -> Charge:
         confirmed_at=STARTED_AT if confirmed else None,
         ended_at=STARTED_AT if state in ENDED else None,
         ask_at=None if state in ENDED or state is ChargeState.NEEDS_REVIEW else AT,
+        received_santim=10_000 if state is ChargeState.SURPLUS else None,
     )
 
 
+def moment(*, at: datetime = AT, offset: timedelta = NO_OFFSET, accepts_late_money: bool = True) -> Moment:
+    return Moment(at=at, clock_offset=offset, transaction_id=TRANSACTION_ID, accepts_late_money=accepts_late_money)
+
+
 def after(
-    charge: Charge, outcome: Outcome, *, payment: Payment = PAYMENT, at: datetime = AT, offset: timedelta = NO_OFFSET
+    charge: Charge,
+    outcome: Outcome,
+    *,
+    payment: Payment = PAYMENT,
+    at: datetime = AT,
+    offset: timedelta = NO_OFFSET,
+    accepts_late_money: bool = True,
 ) -> Change | None:
-    return lifecycle.after(payment, charge, outcome, at=at, clock_offset=offset, transaction_id=TRANSACTION_ID)
+    now = moment(at=at, offset=offset, accepts_late_money=accepts_late_money)
+    return lifecycle.after(payment, charge, outcome, now=now)
 
 
 def changed(
@@ -118,8 +133,13 @@ BECOMES: dict[str, dict[ChargeState, ChargeState | None]] = {
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_an_outcome_makes_of_a_charge_what_the_table_says(name: str, state: ChargeState) -> None:
     change = after(charge_in(state), OUTCOMES[name])
-    if state in ENDED:
+    if state in PAID or (state in UNPAID and not name.startswith("succeeded")):
         assert change is None
+        return
+    if state in UNPAID:
+        assert change is not None
+        assert change.charge is not None
+        assert change.charge.state in CHARGE_CHANGES[state]
         return
     becomes = BECOMES[name][state]
     if becomes is None:
@@ -140,7 +160,8 @@ def test_an_outcome_makes_of_a_charge_what_the_table_says(name: str, state: Char
 
 def test_the_tables_name_every_state_and_an_end_is_an_end() -> None:
     assert CHARGE_CHANGES.keys() == set(ChargeState)
-    assert {state for state, following in CHARGE_CHANGES.items() if not following} == ENDED
+    assert {state for state, following in CHARGE_CHANGES.items() if not following} == PAID
+    assert {state for state, following in CHARGE_CHANGES.items() if following == PAID} == UNPAID
     assert set(ChargeState) - ENDED == OPEN_STATES
     assert BECOMES.keys() == OUTCOMES.keys()
     assert all(row.keys() == OPEN_STATES for row in BECOMES.values())
@@ -148,10 +169,14 @@ def test_the_tables_name_every_state_and_an_end_is_an_end() -> None:
     assert ChargeState.AWAITING_CUSTOMER not in CHARGE_CHANGES[ChargeState.IN_PROGRESS]
 
 
-def test_a_payment_leaves_pending_only_and_each_end_is_told_once() -> None:
-    assert {status for status, _ in PAYMENT_CHANGES} == {PaymentStatus.PENDING}
-    assert {status for _, status in PAYMENT_CHANGES} == set(PaymentStatus) - {PaymentStatus.PENDING}
-    assert len(set(PAYMENT_CHANGES.values())) == len(PAYMENT_CHANGES)
+def test_a_payment_leaves_pending_and_only_late_money_leaves_another_state() -> None:
+    ends = set(PaymentStatus) - {PaymentStatus.PENDING}
+    assert {status for was, status in PAYMENT_CHANGES if was is PaymentStatus.PENDING} == ends
+    late = {change for change in PAYMENT_CHANGES if change[0] is not PaymentStatus.PENDING}
+    assert late == {(was, PaymentStatus.COMPLETED) for was in (PaymentStatus.FAILED, PaymentStatus.CANCELLED)}
+    assert {(status, event) for (_, status), event in PAYMENT_CHANGES.items()} == {
+        (status, EventType(f"payment.{status.value}")) for status in ends
+    }
 
 
 @pytest.mark.parametrize(("was", "status"), list(itertools.product(PaymentStatus, PaymentStatus)))
@@ -363,3 +388,117 @@ def test_a_failed_payment_says_why() -> None:
     change = lifecycle.failed(WAITING, FailureCode.PAYER_BUSY, at=AT)
     assert (change.payment.status, change.payment.failure_code) == (PaymentStatus.FAILED, FailureCode.PAYER_BUSY)
     assert told(change) == [EventType.PAYMENT_FAILED]
+
+
+# Late money.
+
+FAILED = lifecycle.failed(WAITING, FailureCode.TIMEOUT, at=AT).payment
+EXPIRED = lifecycle.expired(WAITING, at=AT).payment
+BY_MERCHANT = lifecycle.cancelled(WAITING, CancellationReason.MERCHANT, at=AT).payment
+BY_CUSTOMER = lifecycle.cancelled(WAITING, CancellationReason.CUSTOMER, at=AT).payment
+LATER = AT + timedelta(hours=2)
+
+
+@pytest.mark.parametrize("payment", [FAILED, EXPIRED], ids=["failed", "expired"])
+@pytest.mark.parametrize("state", [ChargeState.FAILED, ChargeState.CANCELLED, D])
+def test_late_money_completes_a_payment_that_had_failed_or_expired(payment: Payment, state: ChargeState) -> None:
+    change = after(charge_in(state), Succeeded(10_000, "R9"), payment=payment, at=LATER)
+    assert told(change) == [EventType.PAYMENT_COMPLETED]
+    assert change is not None
+    assert change.charge is not None
+    assert (change.charge.state, change.charge.failure_code) == (ChargeState.SUCCEEDED, None)
+    assert change.entry_kind is EntryKind.CHARGE_SUCCEEDED
+    completed = change.payment
+    assert (completed.status, completed.ended_at) == (PaymentStatus.COMPLETED, LATER)
+    assert (completed.failure_code, completed.cancellation_reason) == (None, None)
+    assert completed.sequence == payment.sequence + 1
+
+
+def test_a_charge_that_had_failed_still_completes_a_payment_that_waits_for_another_try() -> None:
+    change = after(charge_in(ChargeState.FAILED), Succeeded(10_000), payment=replace(WAITING, charges_sent=1))
+    assert told(change) == [EventType.PAYMENT_COMPLETED]
+    assert change is not None
+    assert (change.payment.due_at, change.payment.open_charge_id) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("payment", "accepts"),
+    [(BY_MERCHANT, True), (BY_CUSTOMER, True), (FAILED, False), (EXPIRED, False)],
+    ids=["cancelled by the merchant", "cancelled by the customer", "failed, to be refunded", "expired, to be refunded"],
+)
+@pytest.mark.parametrize("santim", [10_000, 9_999])
+def test_money_that_nobody_waits_for_is_surplus(payment: Payment, accepts: bool, santim: int) -> None:
+    change = after(
+        charge_in(ChargeState.FAILED), Succeeded(santim), payment=payment, accepts_late_money=accepts, at=LATER
+    )
+    demand_surplus(change, payment, santim)
+
+
+def demand_surplus(change: Change | None, payment: Payment, santim: int) -> None:
+    assert told(change) == []
+    assert change is not None
+    assert change.charge is not None
+    assert change.payment == payment
+    assert (change.charge.state, change.charge.received_santim) == (ChargeState.SURPLUS, santim)
+    assert change.entry_kind is EntryKind.CHARGE_SURPLUS
+    assert (change.charge.ended_at is None, change.charge.ask_at) == (False, None)
+
+
+def test_of_two_charges_that_succeed_the_second_is_surplus_also_if_it_was_still_open() -> None:
+    first = after(
+        charge_in(ChargeState.FAILED), Succeeded(10_000), payment=replace(PAYMENT, open_charge_id=ids.id_at(AT))
+    )
+    assert first is not None
+    assert (first.payment.status, first.payment.open_charge_id) == (PaymentStatus.COMPLETED, None)
+    second = replace(charge_in(A), id=ids.id_at(AT))
+    confirmed = after(second, InProgress(), payment=first.payment)
+    assert told(confirmed) == []  # nothing more is told of a payment that has ended
+    demand_surplus(after(second, Succeeded(10_000), payment=first.payment), first.payment, 10_000)
+    nothing = after(second, Failed("wrong_pin"), payment=first.payment)
+    assert nothing is not None
+    assert nothing.payment == first.payment
+
+
+@pytest.mark.parametrize("payment", [FAILED, EXPIRED, replace(WAITING, charges_sent=1)])
+def test_late_money_of_another_amount_completes_nothing_and_is_returned(payment: Payment) -> None:
+    demand_surplus(after(charge_in(ChargeState.FAILED), Succeeded(10_001), payment=payment), payment, 10_001)
+    assert after(charge_in(ChargeState.FAILED), Succeeded(0), payment=payment) is None
+
+
+@pytest.mark.parametrize("state", [ChargeState.SUCCEEDED, ChargeState.SURPLUS])
+def test_a_success_that_is_told_twice_is_one(state: ChargeState) -> None:
+    completed = replace(PAYMENT, status=PaymentStatus.COMPLETED)
+    assert after(charge_in(state), Succeeded(10_000), payment=completed) is None
+
+
+def test_a_time_out_that_money_may_overtake_is_asked_about_once_more_and_then_settled() -> None:
+    payment, charge = changed(charge_in(A), Failed("timeout", news_after=timedelta(hours=1)))
+    assert (charge.state, charge.ask_at) == (ChargeState.FAILED, AT + timedelta(hours=1))
+    assert after(charge, Failed("timeout"), payment=payment) is None  # a word of its own accord, before that
+    due = AT + timedelta(hours=1)
+    claimed = replace(charge, ask_at=due + timedelta(seconds=15))
+    for outcome in (Failed("timeout"), Cancelled()):
+        assert changed(claimed, outcome, payment=payment, at=due)[1].ask_at is None
+    asked = 0
+    while claimed.ask_at is not None:
+        _, claimed = changed(claimed, Unknown("silence"), payment=payment, at=claimed.ask_at)
+        asked += 1
+    assert asked == len(SCHEDULE)
+    assert claimed.state is ChargeState.FAILED
+
+
+# Taking back a prompt.
+
+
+@pytest.mark.parametrize("state", list(ChargeState))
+def test_only_a_prompt_that_nobody_has_confirmed_can_be_taken_back(state: ChargeState) -> None:
+    change = lifecycle.withdrawn(PAYMENT, charge_in(state), at=AT)
+    if state not in (A, D):
+        assert change is None
+        return
+    assert told(change) == [EventType.PAYMENT_CANCELLED]
+    assert change is not None
+    assert change.charge is not None
+    assert (change.charge.state, change.charge.ask_at) == (ChargeState.CANCELLED, None)
+    assert change.payment.cancellation_reason is CancellationReason.MERCHANT
+    assert lifecycle.withdrawn(PAYMENT, replace(charge_in(D), confirmed_at=AT), at=AT) is None

@@ -96,3 +96,30 @@ def test_the_headers_carry_the_services_own_name() -> None:
     headers = signature.headers("whsec_AAAA", b"{}", event_id="evt_1", timestamp=1, service_name="my-shop", version="1")
     assert "my-shop-signature" in headers
     assert headers["user-agent"] == "My-Shop/1"
+
+
+def test_during_a_rotation_the_contracts_header_stays_with_the_old_secret_and_the_other_names_both() -> None:
+    old, new = VECTORS
+    headers = signature.headers(
+        old.secret,
+        old.body,
+        event_id=old.event_id,
+        timestamp=old.timestamp,
+        service_name="zembil",
+        version="1",
+        next_secret=new.secret,
+    )
+    assert headers["zembil-signature"] == f"t={old.timestamp},v1={old.contract}"
+    contract_next = signature.contract_signature(new.secret, old.body, timestamp=old.timestamp)
+    assert headers["zembil-signature-next"] == contract_next != headers["zembil-signature"]
+    standard_next = signature.standard_signature(new.secret, old.body, event_id=old.event_id, timestamp=old.timestamp)
+    assert headers["webhook-signature"] == f"{old.standard} {standard_next}"
+
+
+def test_only_a_test_event_says_that_it_is_one() -> None:
+    def made(*, is_test: bool) -> dict[str, str]:
+        return signature.headers(
+            "whsec_AAAA", b"{}", event_id="e", timestamp=1, service_name="my-shop", version="1", is_test=is_test
+        )
+
+    assert made(is_test=True) == made(is_test=False) | {"my-shop-test": "true"}

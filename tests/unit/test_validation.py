@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from zembil.errors import Fault, ValidationError
 from zembil.payments.api import CreatePayment
@@ -18,7 +18,7 @@ from zembil.web.validation import DEPTH_MAX, must, parsed_body
 
 
 def check_positive(amount: Decimal) -> Iterator[Fault]:
-    if not amount > 0:
+    if not amount.is_finite() or amount <= 0:
         yield Fault("", "more than nothing")
 
 
@@ -232,6 +232,42 @@ def test_what_fields_demand_of_each_other_is_told_with_the_other_faults() -> Non
     with pytest.raises(ValidationError) as refused:
         parsed_body(CreatePayment, body)
     assert {fault.field for fault in refused.value.details} == {"amount", "customer.email", "customer.phone"}
+
+
+class Change(Struct, frozen=True):
+    """The body of a change: null clears, absent keeps."""
+
+    phone: fields.Phone | UnsetType | None = UNSET
+    name: Annotated[str, must("a short text", max_length=5)] | UnsetType | None = UNSET
+    metadata: fields.MetadataChange | UnsetType | None = UNSET
+
+
+def change(body: bytes) -> Change | list[str]:
+    try:
+        return parsed_body(Change, body)
+    except ValidationError as refused:
+        return sorted(fault.field for fault in refused.details)
+
+
+CHANGES: list[tuple[bytes, Change | list[str]]] = [
+    (b"{}", Change()),
+    (b'{"phone":null}', Change(phone=None)),
+    (b'{"phone":null,"name":"Abebe"}', Change(phone=None, name="Abebe")),
+    (b'{"metadata":null}', Change(metadata=None)),
+    (b'{"metadata":{"a":null,"b":"c"}}', Change(metadata={"a": None, "b": "c"})),
+    (b'{"metadata":{"a":1,"b":null}}', ["metadata.a"]),
+    (b'{"metadata":[]}', ["metadata"]),
+    (b'{"phone":7,"name":null}', ["phone"]),
+    (b'{"phone":"0911223344"}', ["phone"]),
+    (b'{"name":"Abebech"}', ["name"]),
+]
+
+
+@pytest.mark.parametrize(("body", "expected"), CHANGES)
+def test_in_the_body_of_a_change_null_is_not_absent(body: bytes, expected: Change | list[str]) -> None:
+    assert change(body) == expected
+    more = b',"escape":"\\n"}' if len(body) > 2 else b'"escape":"\\n"}'
+    assert change(body[:-1] + more) == expected
 
 
 @pytest.mark.parametrize("number", ["1e9999999999999999999", "-1e9999999999999999999", "1e-9999999999999999999"])

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from zembil import ids
-from zembil.accounts.model import Account
+from zembil.accounts.model import Account, LateMoney
 from zembil.webhooks.lifecycle import next_attempt_at
 from zembil.webhooks.model import ATTEMPTS_MAX, Attempted, EventType, event_about
 
@@ -37,7 +37,7 @@ def test_an_attempt_with_an_error_is_no_success(error: str) -> None:
 @pytest.mark.parametrize(("event_type", "livemode"), list(itertools.product(EventType, [False, True])))
 def test_an_event_says_what_the_contract_names_and_counts_per_object(event_type: EventType, livemode: bool) -> None:
     offset = timedelta(0) if livemode else timedelta(days=3)
-    account = Account(7, "Abebe's shop", livemode, offset)
+    account = Account(7, "Abebe's shop", livemode, offset, LateMoney.ACCEPT, allow_self_approval=not livemode)
     event = event_about(account, event_type, {"id": "pay_1"}, object_id=ids.id_at(AT), sequence=4, at=AT)
     payload = msgspec.json.decode(event.payload)
     assert payload == {

@@ -12,6 +12,13 @@ class Role(StrEnum):
     READ_ONLY = "read_only"
 
 
+class LateMoney(StrEnum):
+    """What is done with money for a payment that had failed or expired."""
+
+    ACCEPT = "accept"
+    REFUND = "refund"
+
+
 @dataclass(frozen=True, slots=True)
 class Account:
     """One merchant in one environment; every row belongs to an account."""
@@ -20,6 +27,8 @@ class Account:
     merchant_name: str
     livemode: bool
     clock_offset: timedelta  # how far a sandbox's clock was moved forward
+    late_money: LateMoney
+    allow_self_approval: bool  # whether one may approve the refunds that one asked for
 
     def now(self, at: datetime) -> datetime:
         """The account's time at the instant `at`."""
@@ -32,8 +41,29 @@ class Principal:
 
     account: Account
     key_id: uuid.UUID
+    user_id: uuid.UUID  # in whose name the key was made
     role: Role
     expires_at: datetime | None
+    rate_limit: int | None = None  # requests in any 60 seconds; None: the account's limit alone
+    last_used_at: datetime | None = None  # as it is recorded, once a minute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """A key as it is kept: without its secret."""
+
+    account_id: int
+    id: uuid.UUID
+    user_id: uuid.UUID  # in whose name it was made
+    name: str
+    role: Role
+    last_four: str
+    expires_at: datetime | None = None
+    rate_limit: int | None = None
+    last_used_at: datetime | None = None
+
+    def expired(self, *, at: datetime) -> bool:
+        return self.expires_at is not None and self.expires_at <= at
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,36 +1,111 @@
 """What is done with merchants and accounts."""
 
 import uuid
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from zembil import ids
 from zembil.accounts import queries, secrets
-from zembil.accounts.model import AccountKeys, NewMerchant, Role
+from zembil.accounts.model import AccountKeys, ApiKey, NewMerchant, Principal, Role
 from zembil.db.pool import Connection, Database, transaction
+from zembil.errors import InvalidState, ResourceNotFound
 
 
 async def create_merchant(db: Database, name: str, *, at: datetime) -> NewMerchant:
-    """Create a merchant with a sandbox and a live account and a key of each role in both."""
+    """Create a merchant: a user of each role, a sandbox and a live account, and a key of each user in both."""
     merchant_id = ids.new_id(at)
+    users = {role: ids.new_id(at) for role in Role}
     async with transaction(db) as conn:
         await queries.insert_merchant(conn, merchant_id, name)
-        sandbox = await _open_account(conn, merchant_id, livemode=False, at=at)
-        live = await _open_account(conn, merchant_id, livemode=True, at=at)
+        for role, user_id in users.items():
+            await queries.insert_user(conn, user_id, merchant_id, name=f"First {_in_words(role)}", role=role)
+        sandbox = await _open_account(conn, merchant_id, users, livemode=False, at=at)
+        live = await _open_account(conn, merchant_id, users, livemode=True, at=at)
     return NewMerchant(merchant_id, sandbox, live)
 
 
-async def _open_account(conn: Connection, merchant_id: uuid.UUID, *, livemode: bool, at: datetime) -> AccountKeys:
+async def _open_account(
+    conn: Connection, merchant_id: uuid.UUID, users: dict[Role, uuid.UUID], *, livemode: bool, at: datetime
+) -> AccountKeys:
     account_id = await queries.insert_account(conn, merchant_id, livemode=livemode)
     keys: dict[Role, str] = {}
-    for role in Role:
+    for role, user_id in users.items():
         keys[role] = key = secrets.new_api_key(livemode=livemode)
-        await queries.insert_api_key(
-            conn,
-            key_id=ids.new_id(at),
+        kept = ApiKey(
             account_id=account_id,
-            secret_hash=secrets.hashed(key),
-            name=f"First {role.value.replace('_', '-')} key",
+            id=ids.new_id(at),
+            user_id=user_id,
+            name=f"First {_in_words(role)} key",
             role=role,
             last_four=key[-4:],
         )
+        await queries.insert_api_key(conn, kept, secret_hash=secrets.hashed(key))
     return AccountKeys(keys[Role.ADMIN], keys[Role.DEVELOPER], keys[Role.READ_ONLY])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyOrder:
+    """The key that somebody wants, checked."""
+
+    name: str
+    role: Role
+    expires_at: datetime | None = None
+    rate_limit: int | None = None
+
+
+async def create_key(conn: Connection, by: Principal, order: KeyOrder, *, at: datetime) -> tuple[ApiKey, str]:
+    """Make a key in the name of whoever asks for it; answers it with its secret, which is readable this once."""
+    secret = secrets.new_api_key(livemode=by.account.livemode)
+    key = ApiKey(
+        account_id=by.account.id,
+        id=ids.new_id(at),
+        user_id=by.user_id,
+        name=order.name,
+        role=order.role,
+        last_four=secret[-4:],
+        expires_at=order.expires_at,
+        rate_limit=order.rate_limit,
+    )
+    await queries.insert_api_key(conn, key, secret_hash=secrets.hashed(secret))
+    return key, secret
+
+
+async def roll_key(
+    conn: Connection, by: Principal, key_id: uuid.UUID, *, overlap: timedelta, at: datetime
+) -> tuple[ApiKey, ApiKey, str]:
+    """Make a key that takes another's place, which ends after the overlap; answers new, old and the new one's secret.
+
+    The new one is made in the name of whoever rolls it: nobody gets a key to act as somebody else.
+    Raises ResourceNotFound, and InvalidState if the key has ended already.
+    """
+    old = await _lock_key(conn, by, key_id)
+    if old.expired(at=at):
+        raise InvalidState("This key has expired; make a new one with POST /keys.")
+    order = KeyOrder(name=old.name, role=old.role, expires_at=old.expires_at, rate_limit=old.rate_limit)
+    new, secret = await create_key(conn, by, order, at=at)
+    ends_at = at + overlap
+    ended = replace(old, expires_at=ends_at if old.expires_at is None else min(old.expires_at, ends_at))
+    await queries.update_key_expiry(conn, ended)
+    if not overlap:
+        await queries.revoke_api_key(conn, old.id)
+    return new, ended, secret
+
+
+async def revoke_key(conn: Connection, by: Principal, key_id: uuid.UUID, *, at: datetime) -> None:
+    """End a key at once. Raises ResourceNotFound, and InvalidState for the last one that may manage keys."""
+    key = await _lock_key(conn, by, key_id)
+    if key.role is Role.ADMIN and not key.expired(at=at) and not await queries.has_another_admin_key(conn, key, at=at):
+        raise InvalidState("This is the account's last admin key; make another one first, or roll this one.")
+    await queries.revoke_api_key(conn, key.id)
+
+
+async def _lock_key(conn: Connection, by: Principal, key_id: uuid.UUID) -> ApiKey:
+    await queries.lock_account(conn, by.account.id)
+    key = await queries.find_api_key(conn, by.account.id, key_id)
+    if key is None:
+        raise ResourceNotFound
+    return key
+
+
+def _in_words(role: Role) -> str:
+    return role.value.replace("_", "-")

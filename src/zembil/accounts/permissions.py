@@ -8,18 +8,27 @@ from zembil.accounts.model import Role
 class Permission(StrEnum):
     VIEW = "view"
     CREATE_TRANSACTIONS = "create transactions"
+    DECIDE_REFUNDS = "approve or reject refunds"
     MANAGE_WEBHOOKS = "manage webhooks"
     USE_SANDBOX_TOOLS = "use sandbox tools"
+    ERASE_CUSTOMERS = "erase customers"
+    MANAGE_KEYS = "manage keys"
+    ASK_ABOUT_DOUBT = "look into charges in doubt"
 
 
 _EVERYONE = frozenset(Role)
 _WRITERS = frozenset({Role.ADMIN, Role.DEVELOPER})
+_ADMINS = frozenset({Role.ADMIN})
 
 _SANDBOX: dict[Permission, frozenset[Role]] = {
     Permission.VIEW: _EVERYONE,
     Permission.CREATE_TRANSACTIONS: _WRITERS,
+    Permission.DECIDE_REFUNDS: _ADMINS,
     Permission.MANAGE_WEBHOOKS: _WRITERS,
     Permission.USE_SANDBOX_TOOLS: _WRITERS,
+    Permission.ERASE_CUSTOMERS: _ADMINS,
+    Permission.MANAGE_KEYS: _ADMINS,
+    Permission.ASK_ABOUT_DOUBT: _ADMINS,
 }
 _LIVE: dict[Permission, frozenset[Role]] = {
     **_SANDBOX,

@@ -5,7 +5,7 @@ import sys
 import typer
 
 from zembil import __version__
-from zembil.cli import dev, merchant, migrate, serve, worker
+from zembil.cli import dev, doubt, merchant, migrate, serve, verify, worker
 from zembil.errors import ZembilError
 
 app = typer.Typer(
@@ -19,7 +19,9 @@ app.command("dev")(dev.dev)
 app.command("serve")(serve.serve)
 app.command("worker")(worker.worker)
 app.command("migrate")(migrate.migrate)
+app.command("verify")(verify.verify)
 app.add_typer(merchant.commands, name="merchant")
+app.add_typer(doubt.commands, name="doubt")
 
 
 def _print_version(wanted: bool) -> None:

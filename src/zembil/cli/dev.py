@@ -44,7 +44,7 @@ def dev(
     from zembil import telemetry
     from zembil.cli.local import LocalData, ready_document, write_private
     from zembil.cli.process import listen, run
-    from zembil.config import Settings
+    from zembil.config import RateLimits, Settings, rate_limits_of
     from zembil.db.embedded import EmbeddedPostgres
     from zembil.db.migrate import migrate
 
@@ -63,6 +63,8 @@ def dev(
             database_url=postgres.url,
             secret_key=local.secret_key(),
             public_url=origin,
+            # Whoever mistypes a key here sits at this machine.
+            rate_limits=rate_limits_of(os.environ, RateLimits(failed_authentications=0)),
             sandbox_webhook_allow_networks=(ip_network("127.0.0.0/8"), ip_network("::1/128")),
         )
 

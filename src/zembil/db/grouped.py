@@ -16,36 +16,40 @@ from zembil.db.pool import ACQUIRE_TIMEOUT_SECONDS, Connection, Database, databa
 from zembil.errors import ServiceUnavailable, ZembilError
 
 Row = TypeVar("Row")
+Result = TypeVar("Result")
 
 ROWS_MAX = 128
 QUEUE_MAX = 5000
 WRITERS = 2  # one statement in flight, one filling
 
 
-class GroupedWriter(Generic[Row]):
+class GroupedWriter(Generic[Row, Result]):
     """Writes queued rows with one statement per free writer.
 
-    `write(conn, rows, writer)` is one statement that commits all rows or none; `writer` is a small number that no two
-    statements in flight share. If a group is refused, its rows are written one by one: only the guilty one fails.
+    `write(conn, rows, writer)` is one statement that commits all rows or none and answers a result for each; `writer`
+    is a small number that no two statements in flight share. If a group is refused, its rows are written one by one:
+    only the guilty one fails.
     """
 
-    def __init__(self, db: Database, write: Callable[[Connection, Sequence[Row], int], Awaitable[None]]) -> None:
+    def __init__(
+        self, db: Database, write: Callable[[Connection, Sequence[Row], int], Awaitable[Sequence[Result]]]
+    ) -> None:
         self._db = db
         self._write_rows = write
-        self._queue: deque[tuple[Row, asyncio.Future[None]]] = deque()
+        self._queue: deque[tuple[Row, asyncio.Future[Result]]] = deque()
         self._free = list(range(WRITERS))
         self._scheduled = False
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def submit(self, row: Row) -> asyncio.Future[None]:
-        """Queue a row; the future is done when it is committed. A row whose caller went away is written all the same.
+    def submit(self, row: Row) -> asyncio.Future[Result]:
+        """Queue a row; the future has its result once it is committed. It is written also if the caller goes away.
 
         Raises ServiceUnavailable if the queue is full.
         """
         if len(self._queue) >= QUEUE_MAX:
             raise ServiceUnavailable
         loop = asyncio.get_running_loop()
-        committed: asyncio.Future[None] = loop.create_future()
+        committed: asyncio.Future[Result] = loop.create_future()
         self._queue.append((row, committed))
         if self._free and not self._scheduled:
             # The other requests of this turn of the event loop may join the group.
@@ -69,7 +73,7 @@ class GroupedWriter(Generic[Row]):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _write(self, writer: int, group: list[tuple[Row, asyncio.Future[None]]]) -> None:
+    async def _write(self, writer: int, group: list[tuple[Row, asyncio.Future[Result]]]) -> None:
         try:
             with database_faults():
                 async with self._db.acquire(timeout=ACQUIRE_TIMEOUT_SECONDS) as conn:
@@ -82,19 +86,21 @@ class GroupedWriter(Generic[Row]):
             self._free.append(writer)
             self._flush()
 
-    async def _write_group(self, conn: Connection, writer: int, group: list[tuple[Row, asyncio.Future[None]]]) -> None:
+    async def _write_group(
+        self, conn: Connection, writer: int, group: list[tuple[Row, asyncio.Future[Result]]]
+    ) -> None:
         with suppress(asyncpg.IntegrityConstraintViolationError, asyncpg.DataError, ZembilError):
-            await self._write_rows(conn, [row for row, _ in group], writer)
-            for _, committed in group:
+            results = await self._write_rows(conn, [row for row, _ in group], writer)
+            for (_, committed), result in zip(group, results, strict=True):
                 if not committed.done():
-                    committed.set_result(None)
+                    committed.set_result(result)
             return
         for row, committed in group:
             try:
-                await self._write_rows(conn, [row], writer)
+                (result,) = await self._write_rows(conn, [row], writer)
             except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError, ZembilError) as error:
                 if not committed.done():
                     committed.set_exception(error)
             else:
                 if not committed.done():
-                    committed.set_result(None)
+                    committed.set_result(result)

@@ -33,6 +33,7 @@ class Database(Protocol):
 
 
 UniqueViolation = asyncpg.UniqueViolationError
+LockNotAvailable = asyncpg.LockNotAvailableError
 
 ACQUIRE_TIMEOUT_SECONDS = 5
 

@@ -1,7 +1,8 @@
 """POST /payments, GET /payments/{payment_id}, GET /payments."""
 
+import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
@@ -10,18 +11,22 @@ from msgspec import Struct
 from zembil import ids, instants, money
 from zembil.accounts.permissions import Permission
 from zembil.config import Settings
+from zembil.customers.queries import find_customer
 from zembil.db.pool import Database, UniqueViolation, reading
-from zembil.errors import DuplicateReference, Fault, ResourceNotFound, ValidationError
+from zembil.errors import DuplicateReference, Fault, IdempotencyInProgress, ResourceNotFound, ValidationError
 from zembil.ids import Prefix
 from zembil.payments import queries
-from zembil.payments.model import PaymentStatus, shown
+from zembil.payments.model import Payment, PaymentStatus, ShownPayment, shown
 from zembil.payments.operations import LIFETIME_SECONDS, PaymentOrder, PaymentWriter, new_payment
 from zembil.payments.queries import ListedPayment, PaymentFilter
 from zembil.qr import LinkCodes
 from zembil.rails import rail_for
 from zembil.rails.rail import Wallet
 from zembil.web import fields
+from zembil.web.cursors import taken_page
+from zembil.web.idempotency import IdempotencyKey, as_replay, demand_same_request
 from zembil.web.parameters import Parameters
+from zembil.web.queries import find_answer
 from zembil.web.responses import Answer, success
 from zembil.web.routing import Call, Route
 from zembil.web.validation import Checks, must, parsed_body
@@ -101,16 +106,48 @@ class PaymentEndpoints:
 
     async def create(self, call: Call) -> Answer:
         asked = parsed_body(CreatePayment, call.body, self._checks(livemode=call.account.livemode))
-        order = _order(asked)
-        new = new_payment(order, call.account, public_url=self.settings.public_url, at=call.at)
+        order = _order(asked, await self._customer_id(call, asked))
+        new = new_payment(order, call.account, public_url=self.settings.public_url, at=call.at, key=call.key)
         try:
-            await self.writer.create(new)
+            is_first = await self.writer.create(new)
         except UniqueViolation:
             raise DuplicateReference(
                 "Another pending or completed payment has this reference; look it up with GET /payments?reference=…"
             ) from None
+        if not is_first and call.key is not None:
+            return await self._replay(call, call.key)
         self.bell.ring()
-        payment = new.shown
+        return self._created(new.shown)
+
+    async def _customer_id(self, call: Call, asked: CreatePayment) -> uuid.UUID | None:
+        """The stored customer that is to be linked. Raises ValidationError if there is none."""
+        if asked.customer is None or asked.customer.id is None:
+            return None
+        customer_id = ids.parsed(Prefix.CUSTOMER, asked.customer.id)
+        if customer_id is not None:
+            async with reading(self.db) as conn:
+                is_there = await find_customer(conn, call.account.id, customer_id) is not None
+                # A repeated request is answered as it was the first time, also if the customer is gone since then.
+                if is_there or (call.key and await find_answer(conn, call.account.id, call.key.key)):
+                    return customer_id
+        raise ValidationError(Fault("customer.id", "There is no customer with this id."))
+
+    async def _replay(self, call: Call, key: IdempotencyKey) -> Answer:
+        """What the first request with this key was answered: made again, since nothing in it changes."""
+        async with reading(self.db) as conn:
+            stored = await find_answer(conn, call.account.id, key.key)
+            if stored is None:
+                raise IdempotencyInProgress
+            demand_same_request(stored, key)
+            payment = (
+                await queries.find_payment(conn, call.account.id, stored.resource_id) if stored.resource_id else None
+            )
+        if payment is None:
+            raise IdempotencyInProgress
+        pending = replace(payment, status=PaymentStatus.PENDING)
+        return as_replay(self._created(self._shown(call, pending)))
+
+    def _created(self, payment: ShownPayment) -> Answer:
         return success(
             CreatedPayment(
                 payment.id,
@@ -125,6 +162,9 @@ class PaymentEndpoints:
             ),
             status=201,
         )
+
+    def _shown(self, call: Call, payment: Payment) -> ShownPayment:
+        return shown(payment, livemode=call.account.livemode, public_url=self.settings.public_url)
 
     def _checks(self, *, livemode: bool) -> Checks:
         """What the settings and the account say of the fields."""
@@ -147,34 +187,34 @@ class PaymentEndpoints:
             payment = await queries.find_payment(conn, call.account.id, payment_id)
         if payment is None:
             raise ResourceNotFound
-        return success(shown(payment, livemode=call.account.livemode, public_url=self.settings.public_url))
+        return success(self._shown(call, payment))
 
     async def list(self, call: Call) -> Answer:
         parameters = Parameters(call.query_string)
-        limit, offset = parameters.page()
         wanted = _filter(parameters)
+        page = taken_page(parameters, "payments", asdict(wanted))
         parameters.finish()
         async with reading(self.db) as conn:
-            payments, total = await queries.list_payments(conn, call.account.id, wanted, limit=limit, offset=offset)
+            payments, total = await queries.list_payments(
+                conn, call.account.id, wanted, limit=page.limit, offset=page.offset, before=page.last
+            )
         return success(
             {
                 "payments": [_listed(payment, livemode=call.account.livemode) for payment in payments],
-                "pagination": {"limit": limit, "offset": offset, "total": total},
+                "pagination": page.pagination([payment.id for payment in payments], total=total),
             }
         )
 
 
-def _order(asked: CreatePayment) -> PaymentOrder:
-    """What was asked for. Raises ValidationError for a customer that does not exist."""
+def _order(asked: CreatePayment, customer_id: uuid.UUID | None) -> PaymentOrder:
     customer = asked.customer or CustomerOfPayment()
-    if customer.id is not None:
-        raise ValidationError(Fault("customer.id", "There is no customer with this id."))
     return PaymentOrder(
         amount_santim=money.santim_of(asked.amount) or 0,
         lifetime_seconds=asked.expires_in or LIFETIME_SECONDS,
         email=customer.email,
         phone=customer.phone,
         name=customer.name,
+        customer_id=customer_id,
         description=asked.description,
         reference=asked.reference,
         callback_url=asked.callback_url,

@@ -1,7 +1,7 @@
 """Charges payments: commit the charge, call the rail, apply what it said. No transaction is open during the call."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,15 +11,19 @@ from zembil.config import Settings
 from zembil.db.clock import Clock
 from zembil.db.pool import Database, reading
 from zembil.errors import InvalidState, RateLimitExceeded, ServiceUnavailable
-from zembil.payments import lifecycle, operations, queries
-from zembil.payments.model import Charge, FailureCode, Payment
-from zembil.rails import rail_for
+from zembil.payments import operations, queries
+from zembil.payments.model import Charge, ChargeState, FailureCode, Payment
+from zembil.payments.operations import Begun
+from zembil.rails import calls, doubt, rail_for
 from zembil.rails.rail import ChargeRequest, Outcome, Unknown, Wallet
 from zembil.telemetry import log
+from zembil.web.idempotency import IdempotencyKey
 from zembil.webhooks.sender import Bell
 
-CALL_SECONDS_MAX = 10
 _DUE_MAX = 100
+
+Receive = Callable[[Account, Wallet, bytes], Awaitable[object]]
+"""Takes a notification: rail_notifications.receive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +36,42 @@ class Charger:
     bell: Bell
 
     async def charge_payment(
-        self, account: Account, payment: Payment, wallet: Wallet, *, phone: str, pushed: bool
-    ) -> Payment:
-        """Prompt the customer; answers the payment as it stands when the rail has taken or refused the charge.
+        self,
+        account: Account,
+        payment: Payment,
+        wallet: Wallet,
+        *,
+        phone: str,
+        pushed: bool,
+        key: IdempotencyKey | None = None,
+    ) -> Begun:
+        """Prompt the customer; answers payment and charge as they stand when the rail has taken or refused the charge.
 
-        Raises what operations.begin_charge raises, and InvalidState if the wallet is not connected.
+        With a `key` that an earlier request had, nobody is prompted: its charge is answered. Raises what
+        operations.begin_charge raises, and InvalidState if the wallet is not connected.
         """
         rail = rail_for(wallet, livemode=account.livemode)
         if rail is None:
             raise InvalidState(f"{wallet.value} is not connected for this account.")
-        charged, charge = await operations.begin_charge(
-            self.db, account, payment.id, rail, phone=phone, pushed=pushed, at=self.clock.now()
+        begun = await operations.begin_charge(
+            self.db, account, payment.id, rail, phone=phone, pushed=pushed, at=self.clock.now(), key=key
         )
-        outcome = await _called(rail.start_charge(_request(charged, charge, account), at=self._now(account)))
-        return await self.apply(account, charge, outcome)
+        if not begun.is_new:
+            return begun
+        request = _request(begun.payment, begun.charge, account)
+        outcome = await calls.started(rail.start_charge(request, at=self._now(account)))
+        now_payment = await self.apply(account, begun.charge, outcome)
+        async with reading(self.db) as conn:
+            charge = await queries.find_charge(conn, account.id, begun.charge.id)
+        return Begun(now_payment, charge or begun.charge)
+
+    async def withdraw(self, account: Account, payment: Payment, charge: Charge) -> bool:
+        """Ask the rail to take back a prompt; answers whether it confirmed that."""
+        rail = rail_for(charge.rail, livemode=account.livemode)
+        if rail is None or charge.state is ChargeState.SUBMITTING:
+            return False
+        request = _request(payment, charge, account)
+        return await calls.confirmed(rail.cancel_charge(request, at=self._now(account)))
 
     async def apply(self, account: Account, charge: Charge, outcome: Outcome) -> Payment:
         """Commit what a rail said of a charge, in answer or of its own accord."""
@@ -55,8 +81,11 @@ class Charger:
         self.bell.ring()
         return payment
 
-    async def work(self) -> bool:
-        """One round of what is due: expire, push, and ask rails; answers whether more may be due."""
+    async def work(self, receive: Receive) -> bool:
+        """One round of what is due: expire, push, and ask rails; answers whether more may be due.
+
+        What a simulated network has to tell goes to `receive`, as the notifications of real ones do.
+        """
         to_push, expired = await operations.expire_payments(
             self.db, public_url=self.settings.public_url, at=self.clock.now(), limit=_DUE_MAX
         )
@@ -65,11 +94,11 @@ class Charger:
         async with reading(self.db) as conn:
             now = self.clock.now()
             to_ask = await queries.claim_charges_to_ask(
-                conn, at=now, again_at=now + lifecycle.SUBMITTING_AT_MOST, limit=_DUE_MAX
+                conn, at=now, again_at=now + doubt.SUBMITTING_AT_MOST, limit=_DUE_MAX
             )
         await asyncio.gather(
             *(self._guarded(self._push(payment)) for payment in to_push),
-            *(self._guarded(self._ask(charge)) for charge in to_ask),
+            *(self._guarded(self._ask(charge, receive)) for charge in to_ask),
         )
         return expired + len(to_push) >= _DUE_MAX or len(to_ask) >= _DUE_MAX
 
@@ -104,17 +133,31 @@ class Charger:
         )
         self.bell.ring()
 
-    async def _ask(self, charge: Charge) -> None:
+    async def _ask(self, charge: Charge, receive: Receive) -> None:
         """Ask the rail what became of a charge."""
         account = await self._account(charge.account_id)
         async with reading(self.db) as conn:
             payment = await queries.find_payment(conn, charge.account_id, charge.payment_id)
         rail = rail_for(charge.rail, livemode=account.livemode)
         if payment is None or rail is None:
-            outcome: Outcome = Unknown("the rail is not connected")
-        else:
-            outcome = await _called(rail.query_charge(_request(payment, charge, account), at=self._now(account)))
-        await self.apply(account, charge, outcome)
+            await self.apply(account, charge, Unknown("the rail is not connected"))
+            return
+        request = _request(payment, charge, account)
+        if owed := rail.owed_notifications(request, at=self._now(account)):
+            for body in owed:
+                await receive(account, charge.rail, body)
+            return
+        await self.apply(account, charge, await calls.asked(rail.query_charge(request, at=self._now(account))))
+
+    async def ask_now(self, account: Account, charge: Charge) -> Payment:
+        """Ask the rail on somebody's word; what settles nothing changes nothing, also not the schedule."""
+        async with reading(self.db) as conn:
+            payment = await queries.find_payment(conn, charge.account_id, charge.payment_id)
+        rail = rail_for(charge.rail, livemode=account.livemode)
+        if payment is None or rail is None:
+            raise InvalidState(f"{charge.rail.value} is not connected for this account.")
+        outcome = await calls.asked(rail.query_charge(_request(payment, charge, account), at=self._now(account)))
+        return payment if isinstance(outcome, Unknown) else await self.apply(account, charge, outcome)
 
     async def _account(self, account_id: int) -> Account:
         async with reading(self.db) as conn:
@@ -125,18 +168,6 @@ class Charger:
 
     def _now(self, account: Account) -> datetime:
         return account.now(self.clock.now())
-
-
-async def _called(call: Awaitable[Outcome]) -> Outcome:
-    """What the rail said; silence and bugs of a connector are what nobody knows, never failure."""
-    try:
-        async with asyncio.timeout(CALL_SECONDS_MAX):
-            return await call
-    except TimeoutError:
-        return Unknown("the rail did not answer in time")
-    except Exception:  # noqa: BLE001
-        log.exception("rail.failed")
-        return Unknown("the connector failed")
 
 
 def _request(payment: Payment, charge: Charge, account: Account) -> ChargeRequest:

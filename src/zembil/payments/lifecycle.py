@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, assert_never
 
+from zembil.ledger.model import EntryKind
 from zembil.payments.model import CancellationReason, Charge, ChargeState, FailureCode, Payment, PaymentStatus
-from zembil.rails import rail
+from zembil.rails import doubt, rail
 from zembil.webhooks.model import EventType
 
 CHARGES_MAX = 5
@@ -16,6 +17,9 @@ PAYMENT_CHANGES: dict[tuple[PaymentStatus, PaymentStatus], EventType] = {
     (PaymentStatus.PENDING, PaymentStatus.COMPLETED): EventType.PAYMENT_COMPLETED,
     (PaymentStatus.PENDING, PaymentStatus.FAILED): EventType.PAYMENT_FAILED,
     (PaymentStatus.PENDING, PaymentStatus.CANCELLED): EventType.PAYMENT_CANCELLED,
+    # Late money: the only way out of an end state.
+    (PaymentStatus.FAILED, PaymentStatus.COMPLETED): EventType.PAYMENT_COMPLETED,
+    (PaymentStatus.CANCELLED, PaymentStatus.COMPLETED): EventType.PAYMENT_COMPLETED,
 }
 
 OPEN_STATES = frozenset(
@@ -27,9 +31,10 @@ OPEN_STATES = frozenset(
         ChargeState.NEEDS_REVIEW,
     }
 )
-_ENDED_STATES = frozenset({ChargeState.SUCCEEDED, ChargeState.FAILED, ChargeState.CANCELLED})
+_ENDED_STATES = frozenset({ChargeState.SUCCEEDED, ChargeState.FAILED, ChargeState.CANCELLED, ChargeState.SURPLUS})
+_PAID_STATES = frozenset({ChargeState.SUCCEEDED, ChargeState.SURPLUS})
 
-# Where a charge may go from each state. Once confirmed it never goes back to waiting; once ended it stays.
+# Where a charge may go from each state. Once confirmed it never goes back to waiting; once ended only money moves it.
 CHARGE_CHANGES: dict[ChargeState, frozenset[ChargeState]] = {
     ChargeState.SUBMITTING: frozenset(ChargeState) - {ChargeState.SUBMITTING},
     ChargeState.AWAITING_CUSTOMER: frozenset(ChargeState) - {ChargeState.SUBMITTING},
@@ -37,20 +42,24 @@ CHARGE_CHANGES: dict[ChargeState, frozenset[ChargeState]] = {
     ChargeState.IN_DOUBT: frozenset(ChargeState) - {ChargeState.SUBMITTING},
     ChargeState.NEEDS_REVIEW: frozenset(ChargeState) - {ChargeState.SUBMITTING},
     ChargeState.SUCCEEDED: frozenset(),
-    ChargeState.FAILED: frozenset(),
-    ChargeState.CANCELLED: frozenset(),
+    ChargeState.SURPLUS: frozenset(),
+    ChargeState.FAILED: _PAID_STATES,
+    ChargeState.CANCELLED: _PAID_STATES,
 }
 
-# When the rail is asked about a charge in doubt, after it came in doubt; then it is an operator's.
-DOUBT_SCHEDULE = tuple(
-    timedelta(seconds=seconds) for seconds in (5, 10, 20, 40, 60, 120, 300, 900, 3600, 6 * 3600, 24 * 3600)
-)
-# A charge whose call was cut off by a crash: no call lasts longer, so its rail can be asked.
-SUBMITTING_AT_MOST = timedelta(seconds=15)
-# The rail may not know a charge at once; before this, "not found" proves nothing, nor does it of one that it once knew.
-_NOT_FOUND_PROVES_AFTER = timedelta(seconds=60)
-# Rails that notify are asked now and then all the same: notifications get lost.
-_SILENCE_AT_MOST = timedelta(seconds=30)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """When something is decided, and what the decision may need to know."""
+
+    at: datetime  # in the database's time; the account's is `at + clock_offset`
+    clock_offset: timedelta
+    transaction_id: uuid.UUID  # used if money came
+    accepts_late_money: bool  # the account does, and no other payment has taken the reference
+
+    @property
+    def account_at(self) -> datetime:
+        return self.at + self.clock_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +68,8 @@ class Change:
 
     payment: Payment
     charge: Charge | None
-    told: tuple[tuple[EventType, Payment], ...]  # each with the payment as it was then
+    told: tuple[tuple[EventType, Payment], ...] = ()  # each with the payment as it was then
+    entry_kind: EntryKind | None = None  # how it is booked
 
 
 def ended(
@@ -102,151 +112,163 @@ def failed(payment: Payment, failure_code: FailureCode, *, at: datetime) -> Chan
     return Change(payment, None, ((event_type, payment),))
 
 
+def withdrawn(payment: Payment, charge: Charge, *, at: datetime) -> Change | None:
+    """The rail took back the prompt for the merchant who cancels; None if the customer or the end came first."""
+    if charge.state not in (ChargeState.AWAITING_CUSTOMER, ChargeState.IN_DOUBT) or charge.confirmed_at is not None:
+        return None
+    charge = _changed(charge, ChargeState.CANCELLED, raw_code="withdrawn", ended_at=at, ask_at=None)
+    return _with(charge, cancelled(payment, CancellationReason.MERCHANT, at=at))
+
+
 def charged(payment: Payment, charge: Charge) -> Payment:
     """The payment while this new charge may bring money: it does not expire meanwhile."""
     return replace(payment, open_charge_id=charge.id, charges_sent=payment.charges_sent + 1, due_at=None)
 
 
-def after(
-    payment: Payment,
-    charge: Charge,
-    outcome: rail.Outcome,
-    *,
-    at: datetime,
-    clock_offset: timedelta,
-    transaction_id: uuid.UUID,
-) -> Change | None:
-    """What an outcome makes of a pending payment and its open charge; None if it comes too late to change anything.
-
-    `at` is the database's time; the account's is `at + clock_offset`. `transaction_id` is used if money came.
-    """
+def after(payment: Payment, charge: Charge, outcome: rail.Outcome, *, now: Moment) -> Change | None:
+    """What an outcome makes of a payment and a charge of it; None if it comes too late to change anything."""
+    if isinstance(outcome, rail.Succeeded):
+        return _money_came(payment, charge, outcome, now=now)
     if charge.state not in OPEN_STATES:
-        return None
-    account_at = at + clock_offset
+        return _no_late_money(payment, charge, outcome, now=now)
     match outcome:
         case rail.AwaitingCustomer():
-            return _prompted(payment, charge, outcome, at=at, account_at=account_at)
+            return _prompted(payment, charge, outcome, now=now)
         case rail.InProgress():
-            return _confirmed(payment, charge, outcome, at=at, account_at=account_at)
-        case rail.Succeeded():
-            if outcome.amount_santim != payment.amount_santim:
-                return Change(
-                    payment, _changed(charge, ChargeState.NEEDS_REVIEW, raw_code="amount_differs", ask_at=None), ()
-                )
-            return _paid(payment, charge, outcome, account_at=account_at, transaction_id=transaction_id)
+            return _confirmed(payment, charge, outcome, now=now)
         case rail.Failed():
-            charge = _changed(
-                charge,
-                ChargeState.FAILED,
-                failure_code=FailureCode(outcome.code),
-                raw_code=outcome.raw_code,
-                ended_at=account_at,
-                ask_at=None,
-            )
-            return _came_to_nothing(payment, charge, account_at=account_at, clock_offset=clock_offset)
+            ask_at = now.at + outcome.news_after if outcome.news_after else None
+            code = FailureCode(outcome.code)
+            ended_charge = _ended(charge, ChargeState.FAILED, code, outcome.raw_code, now=now)
+            return _came_to_nothing(payment, replace(ended_charge, ask_at=ask_at, asked=0), now=now)
         case rail.Cancelled():
-            charge = _changed(
-                charge,
-                ChargeState.CANCELLED,
-                failure_code=FailureCode.CUSTOMER_DECLINED,
-                raw_code=outcome.raw_code,
-                ended_at=account_at,
-                ask_at=None,
+            code = FailureCode.CUSTOMER_DECLINED
+            return _came_to_nothing(
+                payment, _ended(charge, ChargeState.CANCELLED, code, outcome.raw_code, now=now), now=now
             )
-            return _came_to_nothing(payment, charge, account_at=account_at, clock_offset=clock_offset)
         case rail.NotSent():
-            return _not_sent(payment, charge, account_at=account_at, clock_offset=clock_offset)
+            return _not_sent(payment, charge, now=now)
         case rail.NotFound():
-            heard_of_it = charge.prompted_at is not None or charge.confirmed_at is not None
-            if account_at - charge.started_at >= _NOT_FOUND_PROVES_AFTER and not heard_of_it:
-                return _not_sent(payment, charge, account_at=account_at, clock_offset=clock_offset)
-            return Change(payment, _in_doubt(charge, at=at), ())
+            waited = now.account_at - charge.started_at
+            was_known = charge.prompted_at is not None or charge.confirmed_at is not None
+            if waited >= doubt.NOT_FOUND_PROVES_AFTER and not was_known:
+                return _not_sent(payment, charge, now=now)
+            return Change(payment, _in_doubt(charge, now=now))
         case rail.Unknown():
-            return Change(payment, _in_doubt(charge, at=at), ())
+            return Change(payment, _in_doubt(charge, now=now))
         case _:
             assert_never(outcome)
 
 
-def _prompted(
-    payment: Payment, charge: Charge, outcome: rail.AwaitingCustomer, *, at: datetime, account_at: datetime
-) -> Change | None:
+def _money_came(payment: Payment, charge: Charge, outcome: rail.Succeeded, *, now: Moment) -> Change | None:
+    """The first money completes a payment, also one that had failed or expired if its account takes late money.
+
+    Money of another amount completes nothing: an operator sees to it while the charge is open, and afterwards whatever
+    came is returned.
+    """
+    is_exact = outcome.amount_santim == payment.amount_santim
+    if charge.state in _PAID_STATES or (charge.state not in OPEN_STATES and outcome.amount_santim <= 0):
+        return None
+    reference = outcome.rail_reference or charge.rail_reference
+    if charge.state in OPEN_STATES and not is_exact:
+        return Change(payment, _changed(charge, ChargeState.NEEDS_REVIEW, raw_code="amount_differs", ask_at=None))
+    received = replace(charge, ended_at=now.account_at, ask_at=None, rail_reference=reference, failure_code=None)
+    if is_exact and (payment.status is PaymentStatus.PENDING or _is_late_money_welcome(payment, now=now)):
+        paid = _changed(received, ChargeState.SUCCEEDED)
+        payment, event_type = ended(
+            payment, PaymentStatus.COMPLETED, at=now.account_at, transaction_id=now.transaction_id
+        )
+        return Change(payment, paid, ((event_type, payment),), EntryKind.CHARGE_SUCCEEDED)
+    surplus = _changed(received, ChargeState.SURPLUS, received_santim=outcome.amount_santim)
+    return Change(payment, surplus, (), EntryKind.CHARGE_SURPLUS)
+
+
+def _is_late_money_welcome(payment: Payment, *, now: Moment) -> bool:
+    ended_unpaid = payment.status is PaymentStatus.FAILED or payment.cancellation_reason is CancellationReason.EXPIRED
+    return now.accepts_late_money and ended_unpaid
+
+
+def _no_late_money(payment: Payment, charge: Charge, outcome: rail.Outcome, *, now: Moment) -> Change | None:
+    """An ended charge stays as it ended; if its rail was asked whether money came after all, the question is settled.
+
+    What a rail says of its own accord before the question is due changes nothing.
+    """
+    if charge.ask_at is None or charge.ask_at > now.at + doubt.SUBMITTING_AT_MOST:
+        return None
+    if isinstance(outcome, rail.Failed):
+        ask_at = now.at + outcome.news_after if outcome.news_after else None
+        return Change(payment, replace(charge, ask_at=ask_at))
+    if isinstance(outcome, rail.Cancelled):
+        return Change(payment, replace(charge, ask_at=None))
+    asked = charge.asked + 1
+    return Change(payment, replace(charge, asked=asked, ask_at=doubt.next_question(asked, at=now.at)))
+
+
+def _prompted(payment: Payment, charge: Charge, outcome: rail.AwaitingCustomer, *, now: Moment) -> Change | None:
     if ChargeState.AWAITING_CUSTOMER not in CHARGE_CHANGES[charge.state]:
         return None
-    first = charge.prompted_at is None
-    charge = _changed(
+    prompted = _changed(
         charge,
         ChargeState.AWAITING_CUSTOMER,
-        prompted_at=charge.prompted_at or account_at,
+        prompted_at=charge.prompted_at or now.account_at,
         asked=0,
-        ask_at=at + (outcome.news_after or _SILENCE_AT_MOST),
+        ask_at=now.at + (outcome.news_after or doubt.SILENCE_AT_MOST),
         rail_reference=outcome.rail_reference or charge.rail_reference,
     )
-    return _told(payment, charge, EventType.PAYMENT_PENDING) if first else Change(payment, charge, ())
+    return _told(payment, prompted, EventType.PAYMENT_PENDING, is_news=charge.prompted_at is None)
 
 
-def _confirmed(
-    payment: Payment, charge: Charge, outcome: rail.InProgress, *, at: datetime, account_at: datetime
-) -> Change:
-    first = charge.confirmed_at is None
-    charge = _changed(
+def _confirmed(payment: Payment, charge: Charge, outcome: rail.InProgress, *, now: Moment) -> Change:
+    confirmed = _changed(
         charge,
         ChargeState.IN_PROGRESS,
-        confirmed_at=charge.confirmed_at or account_at,
+        confirmed_at=charge.confirmed_at or now.account_at,
         asked=0,
-        ask_at=at + (outcome.news_after or _SILENCE_AT_MOST),
+        ask_at=now.at + (outcome.news_after or doubt.SILENCE_AT_MOST),
         rail_reference=outcome.rail_reference or charge.rail_reference,
     )
-    return _told(payment, charge, EventType.PAYMENT_PROCESSING) if first else Change(payment, charge, ())
+    return _told(payment, confirmed, EventType.PAYMENT_PROCESSING, is_news=charge.confirmed_at is None)
 
 
-def _told(payment: Payment, charge: Charge, event_type: EventType) -> Change:
+def _told(payment: Payment, charge: Charge, event_type: EventType, *, is_news: bool) -> Change:
+    """The steps of a charge are told once each, and not of a payment that has ended."""
+    if not is_news or payment.status is not PaymentStatus.PENDING:
+        return Change(payment, charge)
     payment = replace(payment, sequence=payment.sequence + 1)
     return Change(payment, charge, ((event_type, payment),))
 
 
-def _paid(
-    payment: Payment, charge: Charge, outcome: rail.Succeeded, *, account_at: datetime, transaction_id: uuid.UUID
-) -> Change:
-    charge = _changed(
-        charge,
-        ChargeState.SUCCEEDED,
-        ended_at=account_at,
-        ask_at=None,
-        rail_reference=outcome.rail_reference or charge.rail_reference,
-    )
-    payment, event_type = ended(payment, PaymentStatus.COMPLETED, at=account_at, transaction_id=transaction_id)
-    return Change(payment, charge, ((event_type, payment),))
-
-
-def _not_sent(payment: Payment, charge: Charge, *, account_at: datetime, clock_offset: timedelta) -> Change:
-    charge = _changed(
-        charge, ChargeState.FAILED, failure_code=FailureCode.PROVIDER_UNAVAILABLE, ended_at=account_at, ask_at=None
-    )
+def _not_sent(payment: Payment, charge: Charge, *, now: Moment) -> Change:
     # It never left, so it is none of the five.
     payment = replace(payment, charges_sent=payment.charges_sent - 1)
-    return _came_to_nothing(payment, charge, account_at=account_at, clock_offset=clock_offset)
+    ended_charge = _ended(charge, ChargeState.FAILED, FailureCode.PROVIDER_UNAVAILABLE, None, now=now)
+    return _came_to_nothing(payment, ended_charge, now=now)
 
 
-def _came_to_nothing(payment: Payment, charge: Charge, *, account_at: datetime, clock_offset: timedelta) -> Change:
+def _came_to_nothing(payment: Payment, charge: Charge, *, now: Moment) -> Change:
     """A charge ended without money. Somebody at a page may try again; a pushed one was the only try."""
+    if payment.status is not PaymentStatus.PENDING:
+        return Change(payment, charge)
     if charge.pushed and charge.state is ChargeState.CANCELLED:
-        payment, event_type = ended(
-            payment, PaymentStatus.CANCELLED, at=account_at, cancellation_reason=CancellationReason.CUSTOMER
-        )
-        return Change(payment, charge, ((event_type, payment),))
+        return _with(charge, cancelled(payment, CancellationReason.CUSTOMER, at=now.account_at))
     if charge.pushed or payment.charges_sent >= CHARGES_MAX:
-        payment, event_type = ended(payment, PaymentStatus.FAILED, at=account_at, failure_code=charge.failure_code)
-        return Change(payment, charge, ((event_type, payment),))
-    return Change(replace(payment, open_charge_id=None, due_at=payment.expires_at - clock_offset), charge, ())
+        return _with(charge, failed(payment, charge.failure_code or FailureCode.DECLINED, at=now.account_at))
+    return Change(replace(payment, open_charge_id=None, due_at=payment.expires_at - now.clock_offset), charge)
 
 
-def _in_doubt(charge: Charge, *, at: datetime) -> Charge:
-    """Asked about on the decided schedule, counted from when it came in doubt; then an operator's."""
+def _with(charge: Charge, change: Change) -> Change:
+    return replace(change, charge=charge)
+
+
+def _in_doubt(charge: Charge, *, now: Moment) -> Charge:
     asked = charge.asked + 1 if charge.state is ChargeState.IN_DOUBT else 0
-    if asked >= len(DOUBT_SCHEDULE):
-        return _changed(charge, ChargeState.NEEDS_REVIEW, ask_at=None)
-    waited = DOUBT_SCHEDULE[asked - 1] if asked else timedelta(0)
-    return _changed(charge, ChargeState.IN_DOUBT, asked=asked, ask_at=at + DOUBT_SCHEDULE[asked] - waited)
+    ask_at = doubt.next_question(asked, at=now.at)
+    state = ChargeState.NEEDS_REVIEW if ask_at is None else ChargeState.IN_DOUBT
+    return _changed(charge, state, asked=asked, ask_at=ask_at)
+
+
+def _ended(charge: Charge, state: ChargeState, code: FailureCode, raw_code: str | None, *, now: Moment) -> Charge:
+    return _changed(charge, state, failure_code=code, raw_code=raw_code, ended_at=now.account_at, ask_at=None)
 
 
 def _changed(charge: Charge, state: ChargeState, **values: Any) -> Charge:

@@ -29,6 +29,7 @@ class ChargeState(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    SURPLUS = "surplus"  # money that came although the payment had ended; it is returned
 
 
 class CancellationReason(StrEnum):
@@ -80,6 +81,8 @@ class Payment:
     status: PaymentStatus = PaymentStatus.PENDING
     sequence: int = 1
     charges_sent: int = 0
+    reserved_santim: int = 0  # by refunds that have not failed
+    refunded_santim: int = 0  # by refunds that have completed
     due_at: datetime | None = None  # when the worker has to push or expire it, in the database's time
     ended_at: datetime | None = None
     open_charge_id: uuid.UUID | None = None
@@ -124,6 +127,7 @@ class Charge:
     ended_at: datetime | None = None
     ask_at: datetime | None = None  # when the worker asks the rail, in the database's time
     asked: int = 0  # how often since it came in doubt
+    received_santim: int | None = None  # what a surplus charge brought
 
     @property
     def started_at(self) -> datetime:
@@ -149,6 +153,7 @@ class ShownPayment(Struct, frozen=True):
     expires_at: str
     payment_link: str
     livemode: bool
+    amount_refunded: Decimal
     completed_at: str | UnsetType = UNSET
     transaction_id: str | UnsetType = UNSET
     reference: str | UnsetType = UNSET
@@ -180,6 +185,7 @@ def shown(payment: Payment, *, livemode: bool, public_url: str) -> ShownPayment:
         expires_at=instants.shown(payment.expires_at),
         payment_link=link(payment, public_url),
         livemode=livemode,
+        amount_refunded=money.birr_of(payment.refunded_santim),
         completed_at=completed_at,
         transaction_id=transaction_id,
         reference=payment.reference or UNSET,

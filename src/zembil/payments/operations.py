@@ -10,16 +10,21 @@ from datetime import datetime, timedelta
 from msgspec import Raw
 
 from zembil import ids, instants
-from zembil.accounts.model import Account
+from zembil.accounts.model import Account, LateMoney
 from zembil.accounts.queries import list_accounts
 from zembil.db.grouped import GroupedWriter
-from zembil.db.pool import Connection, Database, transaction
-from zembil.errors import InvalidState, RateLimitExceeded, ResourceNotFound
+from zembil.db.pool import Connection, Database, UniqueViolation, transaction
+from zembil.errors import IdempotencyInProgress, InvalidState, RateLimitExceeded, ResourceNotFound
+from zembil.ledger.queries import insert_entries
+from zembil.ledger.rules import entry_for
 from zembil.payments import lifecycle, queries
 from zembil.payments.lifecycle import Change
 from zembil.payments.model import CancellationReason, Charge, FailureCode, Payment, PaymentStatus, shown
 from zembil.payments.queries import NewPayment
+from zembil.rails import doubt
 from zembil.rails.rail import Outcome, Rail, Wallet
+from zembil.web.idempotency import IdempotencyKey, claimed, demand_same_request
+from zembil.web.queries import find_answer
 from zembil.webhooks.model import Event, EventType, event_about
 from zembil.webhooks.queries import insert_events
 from zembil.wire import encoded
@@ -40,6 +45,7 @@ class PaymentOrder:
     email: str | None = None
     phone: str | None = None
     name: str | None = None
+    customer_id: uuid.UUID | None = None
     description: str | None = None
     reference: str | None = None
     callback_url: str | None = None
@@ -47,7 +53,9 @@ class PaymentOrder:
     mobile_money_provider: Wallet | None = None
 
 
-def new_payment(order: PaymentOrder, account: Account, *, public_url: str, at: datetime) -> NewPayment:
+def new_payment(
+    order: PaymentOrder, account: Account, *, public_url: str, at: datetime, key: IdempotencyKey | None = None
+) -> NewPayment:
     """The payment that an order makes at the instant `at` of the database's time, and the event that tells of it."""
     created_at = instants.to_the_millisecond(account.now(at))
     expires_at = created_at + timedelta(seconds=order.lifetime_seconds)
@@ -63,6 +71,7 @@ def new_payment(order: PaymentOrder, account: Account, *, public_url: str, at: d
         email=order.email,
         phone=order.phone,
         name=order.name,
+        customer_id=order.customer_id,
         description=order.description,
         reference=order.reference,
         callback_url=order.callback_url,
@@ -73,7 +82,9 @@ def new_payment(order: PaymentOrder, account: Account, *, public_url: str, at: d
         account, EventType.PAYMENT_CREATED, shown_payment, object_id=payment.id, sequence=payment.sequence, at=at
     )
     metadata_json = bytes(payment.metadata).decode() if payment.metadata else None
-    return NewPayment(payment, shown_payment, created, metadata_json)
+    return NewPayment(
+        payment, shown_payment, created, metadata_json, key.key if key else None, key.fingerprint if key else None
+    )
 
 
 class PaymentWriter:
@@ -82,53 +93,101 @@ class PaymentWriter:
     def __init__(self, db: Database) -> None:
         slots = random.sample(range(COUNT_SLOTS), COUNT_SLOTS)
 
-        async def write(conn: Connection, rows: Sequence[NewPayment], writer: int) -> None:
-            await queries.insert_payments(conn, rows, slot=slots[writer])
+        async def write(conn: Connection, rows: Sequence[NewPayment], writer: int) -> Sequence[bool]:
+            return await queries.insert_payments(conn, rows, slot=slots[writer])
 
-        async def write_referenced(conn: Connection, rows: Sequence[NewPayment], writer: int) -> None:
-            await queries.insert_payments(conn, rows, slot=slots[-1 - writer])
+        async def write_referenced(conn: Connection, rows: Sequence[NewPayment], writer: int) -> Sequence[bool]:
+            return await queries.insert_payments(conn, rows, slot=slots[-1 - writer])
 
-        self._plain = GroupedWriter[NewPayment](db, write)
-        self._referenced = GroupedWriter[NewPayment](db, write_referenced)
+        self._plain = GroupedWriter[NewPayment, bool](db, write)
+        self._referenced = GroupedWriter[NewPayment, bool](db, write_referenced)
 
-    async def create(self, new: NewPayment) -> None:
-        """Commit the payment with its event and deliveries. Raises UniqueViolation for its reference."""
+    async def create(self, new: NewPayment) -> bool:
+        """Commit the payment with its event and deliveries; answers False if its idempotency key is taken.
+
+        Raises UniqueViolation for its reference.
+        """
         writer = self._plain if new.payment.reference is None else self._referenced
-        await writer.submit(new)
+        return await writer.submit(new)
 
     async def drain(self) -> None:
         await self._plain.drain()
         await self._referenced.drain()
 
 
-async def begin_charge(
-    db: Database, account: Account, payment_id: uuid.UUID, rail: Rail, *, phone: str, pushed: bool, at: datetime
-) -> tuple[Payment, Charge]:
-    """Commit a charge, before its rail hears of it.
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A charge that is committed; unless `is_new`, an earlier request with the same key began it."""
 
-    Raises ResourceNotFound, InvalidState (not pending, expired, a charge already open, five used), RateLimitExceeded.
+    payment: Payment
+    charge: Charge
+    is_new: bool = True
+
+
+async def begin_charge(
+    db: Database,
+    account: Account,
+    payment_id: uuid.UUID,
+    rail: Rail,
+    *,
+    phone: str,
+    pushed: bool,
+    at: datetime,
+    key: IdempotencyKey | None = None,
+) -> Begun:
+    """Commit a charge with the key of its request, before its rail hears of it.
+
+    Raises ResourceNotFound, InvalidState (not pending, expired, a charge already open, five used), RateLimitExceeded,
+    IdempotencyKeyReused, IdempotencyInProgress.
     """
     async with transaction(db) as conn:
+        repeated = await _charge_of(conn, account, key, at=at) if key else None
         payment = await queries.lock_payment(conn, account.id, payment_id)
         if payment is None:
             raise ResourceNotFound
-        _demand_chargeable(payment, account_at=account.now(at))
+        if repeated is not None:
+            return Begun(payment, repeated, is_new=False)
         if phone not in rail.test_phones:
             await queries.lock_phone(conn, account.id, phone)
             await _demand_few_prompts(conn, account, phone, at=at)
-        charge = Charge(
-            account_id=account.id,
-            id=ids.new_id(account.now(at)),
-            payment_id=payment_id,
-            rail=rail.wallet,
-            phone=phone,
-            pushed=pushed,
-            ask_at=at + lifecycle.SUBMITTING_AT_MOST,
-        )
-        charged = lifecycle.charged(payment, charge)
-        await queries.insert_charge(conn, charge)
-        await queries.update_payment(conn, charged, was=payment)
-    return charged, charge
+        begun = await open_charge(conn, account, payment, rail.wallet, phone=phone, pushed=pushed, at=at)
+        if key is not None:
+            await queries.update_key(conn, account.id, key.key, resource_id=begun.charge.id)
+    return begun
+
+
+async def open_charge(
+    conn: Connection, account: Account, payment: Payment, wallet: Wallet, *, phone: str, pushed: bool, at: datetime
+) -> Begun:
+    """Record a charge of a payment whose row is held. Raises InvalidState."""
+    _demand_chargeable(payment, account_at=account.now(at))
+    charge = Charge(
+        account_id=account.id,
+        id=ids.new_id(account.now(at)),
+        payment_id=payment.id,
+        rail=wallet,
+        phone=phone,
+        pushed=pushed,
+        ask_at=at + doubt.SUBMITTING_AT_MOST,
+    )
+    charged = lifecycle.charged(payment, charge)
+    await queries.insert_charge(conn, charge)
+    await queries.update_payment(conn, charged, was=payment)
+    return Begun(charged, charge)
+
+
+async def _charge_of(conn: Connection, account: Account, key: IdempotencyKey, *, at: datetime) -> Charge | None:
+    """The charge that an earlier request with this key began; None if there is none, or nothing of it left us."""
+    if await claimed(conn, account.id, key, at=account.now(at)):
+        return None
+    stored = await find_answer(conn, account.id, key.key)
+    if stored is None:
+        raise IdempotencyInProgress
+    demand_same_request(stored, key)
+    charge = await queries.find_charge(conn, account.id, stored.resource_id) if stored.resource_id else None
+    if charge is None:
+        raise IdempotencyInProgress
+    return None if charge.failure_code is FailureCode.PROVIDER_UNAVAILABLE else charge
 
 
 def _demand_chargeable(payment: Payment, *, account_at: datetime) -> None:
@@ -155,23 +214,47 @@ async def apply_outcome(
     db: Database, account: Account, charge: Charge, outcome: Outcome, *, public_url: str, at: datetime
 ) -> Payment:
     """Commit what a rail said of a charge: charge, payment, events and deliveries together. Answers the payment."""
-    async with transaction(db) as conn:
-        payment = await queries.lock_payment(conn, account.id, charge.payment_id)
-        current = await queries.find_charge(conn, account.id, charge.id)
-        if payment is None or current is None:
-            raise ResourceNotFound
-        change = lifecycle.after(
-            payment,
-            current,
-            outcome,
-            at=at,
-            clock_offset=account.clock_offset,
-            transaction_id=ids.new_id(account.now(at)),
-        )
-        if change is None:
-            return payment
-        await _write(conn, account, change, was=payment, public_url=public_url, at=at)
-        return change.payment
+
+    async def apply() -> Payment:
+        async with transaction(db) as conn:
+            return await apply_outcome_in(conn, account, charge, outcome, public_url=public_url, at=at)
+
+    try:
+        return await apply()
+    except UniqueViolation:
+        # Another payment took the reference in this moment. A fact from a rail is never refused: now it is surplus.
+        return await apply()
+
+
+async def apply_outcome_in(
+    conn: Connection, account: Account, charge: Charge, outcome: Outcome, *, public_url: str, at: datetime
+) -> Payment:
+    payment = await queries.lock_payment(conn, account.id, charge.payment_id)
+    current = await queries.find_charge(conn, account.id, charge.id)
+    if payment is None or current is None:
+        raise ResourceNotFound
+    is_late = payment.status in (PaymentStatus.FAILED, PaymentStatus.CANCELLED)
+    taken = is_late and payment.reference is not None and await queries.is_reference_taken(conn, payment)
+    now = lifecycle.Moment(
+        at=at,
+        clock_offset=account.clock_offset,
+        transaction_id=ids.new_id(account.now(at)),
+        accepts_late_money=account.late_money is LateMoney.ACCEPT and not taken,
+    )
+    change = lifecycle.after(payment, current, outcome, now=now)
+    if change is None:
+        return payment
+    await _write(conn, account, change, was=payment, public_url=public_url, at=at)
+    return change.payment
+
+
+class PromptOpen(InvalidState):
+    """A payment cannot be cancelled while its prompt is open; the rail may be asked to take that back."""
+
+    def __init__(self, payment: Payment, charge: Charge) -> None:
+        super().__init__("A charge of this payment is still open; wait until it has ended.")
+        self.payment = payment
+        self.charge = charge
 
 
 async def cancel_payment(
@@ -179,13 +262,38 @@ async def cancel_payment(
 ) -> Payment:
     """End a pending payment that nobody is being charged for. Raises ResourceNotFound, InvalidState."""
     async with transaction(db) as conn:
-        payment = await queries.lock_payment(conn, account.id, payment_id)
-        if payment is None:
-            raise ResourceNotFound
-        if payment.status is not PaymentStatus.PENDING or payment.open_charge_id is not None:
-            raise InvalidState("Only a pending payment without an open charge can be cancelled.")
+        return await cancel_payment_in(conn, account, payment_id, reason, public_url=public_url, at=at)
+
+
+async def cancel_payment_in(
+    conn: Connection,
+    account: Account,
+    payment_id: uuid.UUID,
+    reason: CancellationReason,
+    *,
+    public_url: str,
+    at: datetime,
+    withdrawn: uuid.UUID | None = None,
+) -> Payment:
+    """End a pending payment without an open charge, or whose open charge its rail has `withdrawn`.
+
+    Raises ResourceNotFound, PromptOpen, InvalidState.
+    """
+    payment = await queries.lock_payment(conn, account.id, payment_id)
+    if payment is None:
+        raise ResourceNotFound
+    if payment.status is not PaymentStatus.PENDING:
+        raise InvalidState(f"This payment is {payment.status.value}; only a pending one can be cancelled.")
+    change: Change | None = None
+    if payment.open_charge_id is None:
         change = lifecycle.cancelled(payment, reason, at=account.now(at))
-        await _write(conn, account, change, was=payment, public_url=public_url, at=at)
+    elif (charge := await queries.find_charge(conn, account.id, payment.open_charge_id)) is not None:
+        if charge.id != withdrawn:
+            raise PromptOpen(payment, charge)
+        change = lifecycle.withdrawn(payment, charge, at=account.now(at))
+    if change is None:
+        raise InvalidState("The customer has confirmed already; wait until the charge has ended.")
+    await _write(conn, account, change, was=payment, public_url=public_url, at=at)
     return change.payment
 
 
@@ -197,8 +305,16 @@ async def fail_unpushed(
         payment = await queries.lock_payment(conn, account.id, payment_id)
         if payment is None or payment.status is not PaymentStatus.PENDING or payment.open_charge_id is not None:
             return
-        change = lifecycle.failed(payment, failure_code, at=account.now(at))
-        await _write(conn, account, change, was=payment, public_url=public_url, at=at)
+        await fail_payment_in(conn, account, payment, failure_code, public_url=public_url, at=at)
+
+
+async def fail_payment_in(
+    conn: Connection, account: Account, payment: Payment, failure_code: FailureCode, *, public_url: str, at: datetime
+) -> Payment:
+    """End a pending payment without an open charge, whose row is held."""
+    change = lifecycle.failed(payment, failure_code, at=account.now(at))
+    await _write(conn, account, change, was=payment, public_url=public_url, at=at)
+    return change.payment
 
 
 async def expire_payments(db: Database, *, public_url: str, at: datetime, limit: int) -> tuple[list[Payment], int]:
@@ -229,6 +345,16 @@ async def _write(
         raise RuntimeError("a payment changed while its row was held")
     if change.payment.status is not was.status:
         await queries.update_counts(conn, change.payment, was=was.status, slot=change.payment.id.int % COUNT_SLOTS)
+    if change.entry_kind is not None and change.charge is not None:
+        entry = entry_for(
+            change.entry_kind,
+            of_surplus=change.charge.received_santim is not None,
+            account_id=account.id,
+            source_id=change.charge.id,
+            amount_santim=change.charge.received_santim or change.payment.amount_santim,
+            at=account.now(at),
+        )
+        await insert_entries(conn, [entry])
     if change.told:
         await insert_events(
             conn,

@@ -23,44 +23,60 @@ from zembil.webhooks.model import Event
 
 _PAYMENT_COLUMNS = """
     p.account_id, p.id, p.amount_santim, p.expires_at, p.due_at, p.ended_at, p.customer_id, p.open_charge_id,
-    p.transaction_id, p.link_secret, p.sequence, p.charges_sent, p.status, p.failure_code, p.cancellation_reason,
-    p.mobile_money_provider, p.email, p.phone, p.name, p.description, p.reference, p.callback_url, p.metadata
+    p.transaction_id, p.link_secret, p.sequence, p.charges_sent, p.reserved_santim, p.refunded_santim, p.status,
+    p.failure_code, p.cancellation_reason, p.mobile_money_provider, p.email, p.phone, p.name, p.description,
+    p.reference, p.callback_url, p.metadata
 """
 _CHARGE_COLUMNS = """
     c.account_id, c.id, c.payment_id, c.rail, c.phone, c.pushed, c.state, c.failure_code, c.raw_code, c.rail_reference,
-    c.prompted_at, c.confirmed_at, c.ended_at, c.ask_at, c.asked
+    c.prompted_at, c.confirmed_at, c.ended_at, c.ask_at, c.asked, c.received_santim
 """
 
-# Everything that creating payments writes, in one statement: payments, their first events, the deliveries of those, and
-# the counts. Rows are written in sorted order by every writer, or two groups could wait for each other.
+# Everything that creating payments writes, in one statement: idempotency keys, payments, their first events, the
+# deliveries of those, and the counts. A row whose key is taken is not written; the answer is the ids that were. Keys,
+# references and counts are written in sorted order by every writer, or two groups could wait for each other.
 INSERT_PAYMENTS = """
 WITH asked AS MATERIALIZED (
     SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::timestamptz[], $5::timestamptz[], $6::uuid[],
                          $7::bytea[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[],
-                         $14::text[], $15::text[], $16::timestamptz[], $17::uuid[], $18::timestamptz[], $19::bytea[])
+                         $14::text[], $15::text[], $16::timestamptz[], $17::uuid[], $18::timestamptz[], $19::bytea[],
+                         $20::text[], $21::bytea[])
         AS t (account_id, id, amount_santim, expires_at, due_at, customer_id, link_secret, mobile_money_provider, email,
-              phone, name, description, reference, callback_url, metadata, hour, event_id, told_at, payload)
+              phone, name, description, reference, callback_url, metadata, hour, event_id, told_at, payload, key,
+              fingerprint)
+), keyed AS (
+    INSERT INTO idempotency_keys AS k (account_id, key, fingerprint, resource_id, created_at)
+    SELECT account_id, key, fingerprint, id, told_at FROM asked WHERE key IS NOT NULL ORDER BY account_id, key
+    ON CONFLICT (account_id, key) DO UPDATE
+    SET fingerprint = excluded.fingerprint, resource_id = excluded.resource_id, created_at = excluded.created_at,
+        status = NULL, answer = NULL, is_sealed = false
+    WHERE k.created_at <= excluded.created_at - interval '24 hours'
+    RETURNING resource_id
+), fresh AS MATERIALIZED (
+    SELECT * FROM asked WHERE key IS NULL OR id IN (SELECT resource_id FROM keyed)
 ), paid AS (
     INSERT INTO payments (account_id, id, amount_santim, expires_at, due_at, customer_id, link_secret,
                           mobile_money_provider, email, phone, name, description, reference, callback_url, metadata)
     SELECT account_id, id, amount_santim, expires_at, due_at, customer_id, link_secret, mobile_money_provider, email,
         phone, name, description, reference, callback_url, metadata::jsonb
-    FROM asked ORDER BY account_id, reference
+    FROM fresh ORDER BY account_id, reference
 ), told AS (
     INSERT INTO events (account_id, id, object_id, sequence, type, created_at, payload)
-    SELECT account_id, event_id, id, 1, 'payment.created', told_at, payload FROM asked
+    SELECT account_id, event_id, id, 1, 'payment.created', told_at, payload FROM fresh
 ), due AS (
     INSERT INTO pending_deliveries (account_id, endpoint_id, id, event_id, due_at)
     SELECT a.account_id, w.id, (left(a.event_id::text, 13) || right(md5(a.event_id::text || w.id::text), 20))::uuid,
         a.event_id, now()
-    FROM asked a JOIN webhook_endpoints w
+    FROM fresh a JOIN webhook_endpoints w
         ON w.account_id = a.account_id AND w.enabled AND w.events && ARRAY['payment.created', '*']
+), counted AS (
+    INSERT INTO payment_counts AS c (account_id, hour, slot, pending)
+    SELECT account_id, at.hour, $22, count(*)
+    FROM fresh CROSS JOIN LATERAL (VALUES (fresh.hour), ('-infinity')) AS at (hour)
+    GROUP BY account_id, at.hour ORDER BY account_id, at.hour
+    ON CONFLICT (account_id, hour, slot) DO UPDATE SET pending = c.pending + excluded.pending
 )
-INSERT INTO payment_counts AS c (account_id, hour, slot, pending)
-SELECT account_id, at.hour, $20, count(*)
-FROM asked CROSS JOIN LATERAL (VALUES (asked.hour), ('-infinity')) AS at (hour)
-GROUP BY account_id, at.hour ORDER BY account_id, at.hour
-ON CONFLICT (account_id, hour, slot) DO UPDATE SET pending = c.pending + excluded.pending
+SELECT id FROM fresh
 """
 
 
@@ -72,6 +88,8 @@ class NewPayment:
     shown: ShownPayment
     created: Event
     metadata_json: str | None
+    key: str | None = None  # of its request
+    fingerprint: bytes | None = None
 
 
 def columns_of(rows: Sequence[NewPayment]) -> list[list[object]]:
@@ -97,6 +115,8 @@ def columns_of(rows: Sequence[NewPayment]) -> list[list[object]]:
             row.created.id,
             row.created.created_at,
             row.created.payload,
+            row.key,
+            row.fingerprint,
         )
         for row in rows
         for p in (row.payment,)
@@ -104,9 +124,19 @@ def columns_of(rows: Sequence[NewPayment]) -> list[list[object]]:
     return [list(column) for column in zip(*table, strict=True)]
 
 
-async def insert_payments(conn: Connection, rows: Sequence[NewPayment], *, slot: int) -> None:
-    """Write payments with their events, deliveries and counts: all or none. `slot` of the counts is the writer's."""
-    await conn.execute(INSERT_PAYMENTS, *columns_of(rows), slot)
+async def insert_payments(conn: Connection, rows: Sequence[NewPayment], *, slot: int) -> list[bool]:
+    """Write payments with their events, deliveries and counts: all or none. `slot` of the counts is the writer's.
+
+    Answers for each whether it was written: a payment whose idempotency key is taken is not.
+    """
+    # A statement cannot meet a key twice; of two requests with one key the second has to look what the first made.
+    first: dict[tuple[int, str], NewPayment] = {}
+    for row in rows:
+        if row.key is not None:
+            first.setdefault((row.payment.account_id, row.key), row)
+    asked = [row for row in rows if row.key is None or first[row.payment.account_id, row.key] is row]
+    written = {row["id"] for row in await conn.fetch(INSERT_PAYMENTS, *columns_of(asked), slot)}
+    return [row.payment.id in written for row in rows]
 
 
 def hour_of(payment_id: uuid.UUID) -> datetime:
@@ -216,7 +246,29 @@ async def realign_due_times(conn: Connection) -> None:
     )
 
 
+async def is_reference_taken(conn: Connection, payment: Payment) -> bool:
+    """Whether another pending or completed payment has this payment's reference."""
+    return bool(
+        await conn.fetchval(
+            """
+            SELECT true FROM payments
+            WHERE account_id = $1 AND reference = $2 AND status IN ('pending', 'completed') AND id <> $3
+            """,
+            payment.account_id,
+            payment.reference,
+            payment.id,
+        )
+    )
+
+
 # Charges
+
+
+async def update_key(conn: Connection, account_id: int, key: str, *, resource_id: uuid.UUID) -> None:
+    """Keep which charge a request with this idempotency key began, in its transaction."""
+    await conn.execute(
+        "UPDATE idempotency_keys SET resource_id = $3 WHERE account_id = $1 AND key = $2", account_id, key, resource_id
+    )
 
 
 async def insert_charge(conn: Connection, charge: Charge) -> None:
@@ -254,6 +306,18 @@ async def find_last_charge(conn: Connection, account_id: int, payment_id: uuid.U
     return None if row is None else _charge(row)
 
 
+async def find_paid_charge(conn: Connection, account_id: int, payment_id: uuid.UUID) -> Charge | None:
+    """The charge that completed a payment."""
+    row = await conn.fetchrow(
+        "SELECT"
+        + _CHARGE_COLUMNS
+        + "FROM charges c WHERE c.account_id = $1 AND c.payment_id = $2 AND c.state = 'succeeded'",
+        account_id,
+        payment_id,
+    )
+    return None if row is None else _charge(row)
+
+
 async def count_prompts(conn: Connection, account_id: int, phone: str, *, since: datetime) -> int:
     count: int = await conn.fetchval(
         "SELECT count(*) FROM charges WHERE account_id = $1 AND phone = $2 AND id >= $3",
@@ -275,7 +339,7 @@ async def update_charge(conn: Connection, charge: Charge) -> None:
         """
         UPDATE charges
         SET state = $3, failure_code = $4, raw_code = $5, rail_reference = $6, prompted_at = $7, confirmed_at = $8,
-            ended_at = $9, ask_at = $10, asked = $11
+            ended_at = $9, ask_at = $10, asked = $11, received_santim = $12
         WHERE account_id = $1 AND id = $2
         """,
         charge.account_id,
@@ -289,6 +353,7 @@ async def update_charge(conn: Connection, charge: Charge) -> None:
         charge.ended_at,
         charge.ask_at,
         charge.asked,
+        charge.received_santim,
     )
 
 
@@ -341,7 +406,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 _LISTED = """
 listed AS (
     SELECT id, status, amount_santim, description, reference FROM payments
-    WHERE account_id = $1 AND id >= $2 AND id < $3 AND ($4::text IS NULL OR status = $4)
+    WHERE account_id = $1 AND id >= $2 AND id < least($3, $11::uuid) AND ($4::text IS NULL OR status = $4)
         AND ($5::text IS NULL OR reference = $5) AND ($6::uuid IS NULL OR customer_id = $6)
         AND ($7::text IS NULL OR phone = $7) AND ($8::jsonb IS NULL OR metadata @> $8)
     ORDER BY id DESC LIMIT $9 OFFSET $10
@@ -362,21 +427,27 @@ total AS (
         SELECT sum(CASE $4::text WHEN 'pending' THEN pending WHEN 'completed' THEN completed WHEN 'failed' THEN failed
                        WHEN 'cancelled' THEN cancelled ELSE pending + completed + failed + cancelled END)
         FROM payment_counts
-        WHERE account_id = $1 AND CASE WHEN $11::timestamptz IS NULL THEN hour = '-infinity'
-                                       ELSE hour >= $11 AND hour < $12 END
-    ), 0)::bigint + CASE WHEN $11::timestamptz IS NULL THEN 0 ELSE (
+        WHERE account_id = $1 AND CASE WHEN $12::timestamptz IS NULL THEN hour = '-infinity'
+                                       ELSE hour >= $12 AND hour < $13 END
+    ), 0)::bigint + CASE WHEN $12::timestamptz IS NULL THEN 0 ELSE (
         SELECT count(*) FROM payments
         WHERE account_id = $1 AND ($4::text IS NULL OR status = $4)
-            AND ((id >= $2 AND id < least($3, $13)) OR (id >= greatest($2, $14, $13) AND id < $3))
+            AND ((id >= $2 AND id < least($3, $14)) OR (id >= greatest($2, $15, $14) AND id < $3))
     ) END AS total
 )
 """
 
 
 async def list_payments(
-    conn: Connection, account_id: int, wanted: PaymentFilter, *, limit: int, offset: int
+    conn: Connection,
+    account_id: int,
+    wanted: PaymentFilter,
+    *,
+    limit: int,
+    offset: int = 0,
+    before: uuid.UUID | None = None,
 ) -> tuple[list[ListedPayment], int]:
-    """Newest first, and how many there are in all, both of one snapshot."""
+    """Newest first, older than the payment `before`, and how many there are in all, both of one snapshot."""
     first = ids.id_at(wanted.created_from) if wanted.created_from else uuid.UUID(int=0)
     beyond = ids.id_at(wanted.created_to + _MILLISECOND) if wanted.created_to else _ID_MAX
     parameters: list[object] = [
@@ -390,6 +461,7 @@ async def list_payments(
         wanted.metadata_json,
         limit,
         offset,
+        before or _ID_MAX,
     ]
     if wanted.is_counted:
         query = "WITH" + _LISTED + "," + _COUNTED_BY_HOUR
@@ -447,6 +519,8 @@ def _payment(row: Record) -> Payment:
         link_secret=row["link_secret"],
         sequence=row["sequence"],
         charges_sent=row["charges_sent"],
+        reserved_santim=row["reserved_santim"],
+        refunded_santim=row["refunded_santim"],
         status=PaymentStatus(row["status"]),
         failure_code=FailureCode(row["failure_code"]) if row["failure_code"] else None,
         cancellation_reason=CancellationReason(row["cancellation_reason"]) if row["cancellation_reason"] else None,
@@ -478,4 +552,5 @@ def _charge(row: Record) -> Charge:
         ended_at=row["ended_at"],
         ask_at=row["ask_at"],
         asked=row["asked"],
+        received_santim=row["received_santim"],
     )

@@ -5,6 +5,7 @@ the rail said is applied after. What nobody knows is `Unknown`, which is never f
 """
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -29,6 +30,19 @@ class ChargeRequest:
     started_at: datetime
     expires_at: datetime  # of the payment
     confirmed_at: datetime | None  # when we first heard that the customer confirmed
+    rail_reference: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RefundRequest:
+    """A refund as a rail knows it: money that goes back the way it came."""
+
+    reference: uuid.UUID  # ours, made and committed before the call; the same if it has to be sent again
+    amount_santim: int
+    phone: str
+    charge_reference: uuid.UUID
+    charge_rail_reference: str | None
+    submitted_at: datetime  # when it was sent, or was being sent when we were cut off
     rail_reference: str | None
 
 
@@ -60,6 +74,7 @@ class Failed:
 
     code: str  # a failure code of decisions, section 2
     raw_code: str | None = None
+    news_after: timedelta | None = None  # a time-out may be overtaken by money: when it is worth asking once more
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +86,7 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class NotSent:
-    """Certainly nothing reached the rail: no connection, or a clear "not now"."""
+    """Certainly nothing reached the rail: no connection, or a clear "not now". Never the answer to a question."""
 
     reason: str
 
@@ -116,6 +131,22 @@ class Rail(Protocol):
 
     async def query_charge(self, charge: ChargeRequest, *, at: datetime) -> Outcome:
         """Ask what became of a charge. Never raises for what a network does: that is an Outcome."""
+        ...
+
+    async def cancel_charge(self, charge: ChargeRequest, *, at: datetime) -> bool:
+        """Take back the prompt; answers whether the rail has confirmed it, so that no money will come."""
+        ...
+
+    async def start_refund(self, refund: RefundRequest, *, at: datetime) -> Outcome:
+        """Return money. Never raises for what a network does: that is an Outcome."""
+        ...
+
+    async def query_refund(self, refund: RefundRequest, *, at: datetime) -> Outcome:
+        """Ask what became of a refund. Never raises for what a network does: that is an Outcome."""
+        ...
+
+    def owed_notifications(self, charge: ChargeRequest, *, at: datetime) -> Sequence[bytes]:
+        """What a simulated network has to send by now; real ones send of their own accord."""
         ...
 
     def parse_notification(self, body: bytes) -> Notification | None:

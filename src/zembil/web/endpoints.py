@@ -1,7 +1,6 @@
-"""The way of every API request: size, authentication, path and method, role, media type, then the endpoint.
+"""The way of every API request: size, authentication, rate limit, path and method, role, media type, the endpoint.
 
-The order is decided (decisions, section 1). Rate limits belong after authentication, the Idempotency-Key after the
-media type.
+The order is decided (decisions, section 1).
 """
 
 import asyncio
@@ -9,18 +8,29 @@ from collections.abc import Iterable
 
 from starlette.types import Message, Receive, Scope, Send
 
+from zembil.accounts.model import Principal
 from zembil.accounts.permissions import allowed
 from zembil.db.clock import Clock
-from zembil.errors import ApiError, BodyTooSlow, PayloadTooLarge, PermissionDenied, UnsupportedMediaType
+from zembil.errors import (
+    ApiError,
+    AuthenticationFailed,
+    BodyTooSlow,
+    PayloadTooLarge,
+    PermissionDenied,
+    UnsupportedMediaType,
+)
 from zembil.telemetry import begin_request, log
 from zembil.web.auth import KeyRing
-from zembil.web.responses import REQUEST_ID_HEADER, Answer, refusal, send_answer
+from zembil.web.idempotency import idempotency_key
+from zembil.web.rate_limits import FailedAuthentications, RateLimiter
+from zembil.web.responses import REQUEST_ID_HEADER, Answer, Headers, refusal, send_answer
 from zembil.web.routing import Call, Route, Routes
 
 BODY_BYTES_MAX = 64 * 1024
 BODY_SECONDS_MAX = 20
 
 _BODILESS = frozenset({"GET", "HEAD", "DELETE", "OPTIONS", "TRACE"})
+_KEYED = frozenset({"POST", "PATCH"})
 _JSON_TYPES = frozenset({b"application/json", b"application/json;charset=utf-8"})
 _INTERNAL_ERROR = Answer(
     500,
@@ -33,18 +43,35 @@ class Endpoints:
     """An ASGI application: one environment's part of the API."""
 
     def __init__(
-        self, routes: Iterable[Route], *, key_ring: KeyRing, clock: Clock, livemode: bool, prefix: str
+        self,
+        routes: Iterable[Route],
+        *,
+        key_ring: KeyRing,
+        limiter: RateLimiter,
+        failures: FailedAuthentications,
+        clock: Clock,
+        livemode: bool,
+        prefix: str,
     ) -> None:
         self._routes = Routes(routes)
         self._key_ring = key_ring
+        self._limiter = limiter
+        self._failures = failures
         self._clock = clock
         self._livemode = livemode
         self._prefix_length = len(prefix)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = begin_request()
+        limits: Headers = ()
         try:
-            answer = await self._answer(scope, receive)
+            headers = _Headers(scope)
+            body = (
+                b"" if scope["method"] in _BODILESS and not headers.announce_a_body else await _read(receive, headers)
+            )
+            principal = await self._principal(scope, headers)
+            limits = await self._limiter.admit(principal)
+            answer = await self._answer(scope, headers, body, principal)
         except ApiError as error:
             answer = refusal(error)
         except _ClientWentAway:
@@ -52,19 +79,26 @@ class Endpoints:
         except Exception:  # noqa: BLE001  (a bug of ours: the client gets the envelope, the log gets the rest)
             log.exception("request.failed", method=scope["method"], path=scope["path"])
             answer = _INTERNAL_ERROR
-        await send_answer(send, answer, (REQUEST_ID_HEADER, request_id.encode("ascii")))
+        await send_answer(send, answer, ((REQUEST_ID_HEADER, request_id.encode("ascii")), *limits))
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
-        headers = _Headers(scope)
+    async def _principal(self, scope: Scope, headers: "_Headers") -> Principal:
+        try:
+            return await self._key_ring.principal(headers.authorization, livemode=self._livemode)
+        except AuthenticationFailed:
+            self._failures.count(scope)
+            raise
+
+    async def _answer(self, scope: Scope, headers: "_Headers", body: bytes, principal: Principal) -> Answer:
         method: str = scope["method"]
-        body = b"" if method in _BODILESS and not headers.announce_a_body else await _read(receive, headers)
-        principal = await self._key_ring.principal(headers.authorization, livemode=self._livemode)
         route, values = self._routes.find(method, scope["path"][self._prefix_length :], livemode=self._livemode)
         if not allowed(principal.role, route.permission, livemode=self._livemode):
             raise PermissionDenied(f"A key with the role {principal.role.value} may not {route.permission.value}.")
         if body:
             headers.demand_json()
-        return await route.answer(Call(principal, values, scope["query_string"], body, self._clock.now()))
+        key = None
+        if headers.idempotency_keys and method in _KEYED:
+            key = idempotency_key(headers.idempotency_keys, method=method, path=scope["path"], body=body)
+        return await route.answer(Call(principal, values, scope["query_string"], body, self._clock.now(), key))
 
 
 class _ClientWentAway(Exception):
@@ -74,7 +108,9 @@ class _ClientWentAway(Exception):
 class _Headers:
     """The few headers that matter, found in one pass."""
 
-    __slots__ = ("authorization", "content_encoding", "content_length", "content_type", "is_chunked")
+    __slots__ = (
+        "authorization", "content_encoding", "content_length", "content_type", "idempotency_keys", "is_chunked",
+    )  # fmt: skip
 
     def __init__(self, scope: Scope) -> None:
         self.authorization: bytes | None = None
@@ -82,6 +118,7 @@ class _Headers:
         self.content_encoding: bytes | None = None
         self.content_length = 0
         self.is_chunked = False
+        self.idempotency_keys: list[bytes] = []
         for name, value in scope["headers"]:
             if name == b"authorization":
                 # Two of them are two answers to one question: refused as none.
@@ -94,6 +131,8 @@ class _Headers:
                 self.content_length = int(value) if value.isdigit() and len(value) < 20 else BODY_BYTES_MAX + 1
             elif name == b"transfer-encoding":
                 self.is_chunked = True
+            elif name == b"idempotency-key":
+                self.idempotency_keys.append(value)
 
     @property
     def announce_a_body(self) -> bool:

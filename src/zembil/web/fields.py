@@ -1,7 +1,7 @@
 """Kinds of field that several bodies share: text, e-mail, phone, address, metadata."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -61,13 +61,13 @@ def _has_a_host(text: str) -> bool:
         return False
 
 
-def check_metadata(metadata: dict[str, str]) -> Iterator[Fault]:
+def check_metadata(metadata: Mapping[str, str | None]) -> Iterator[Fault]:
     if len(metadata) > METADATA_KEYS_MAX:
         yield Fault("", f"There may be at most {METADATA_KEYS_MAX} keys.")
     for key, value in metadata.items():
         if not 1 <= len(key) <= METADATA_KEY_LENGTH_MAX:
             yield Fault("", f"A key has 1 to {METADATA_KEY_LENGTH_MAX} characters.")
-        elif len(value) > METADATA_VALUE_LENGTH_MAX:
+        elif value is not None and len(value) > METADATA_VALUE_LENGTH_MAX:
             yield Fault(f".{key}", f"A value has at most {METADATA_VALUE_LENGTH_MAX} characters.")
 
 
@@ -84,6 +84,14 @@ Metadata = Annotated[
     dict[str, str],
     must(
         f"Give an object of strings: at most {METADATA_KEYS_MAX} keys of 1 to {METADATA_KEY_LENGTH_MAX} characters, "
+        f"values of at most {METADATA_VALUE_LENGTH_MAX}.",
+        check=check_metadata,
+    ),
+]
+MetadataChange = Annotated[
+    dict[str, str | None],
+    must(
+        f"Give an object of strings, null for a key to remove: keys of 1 to {METADATA_KEY_LENGTH_MAX} characters, "
         f"values of at most {METADATA_VALUE_LENGTH_MAX}.",
         check=check_metadata,
     ),

@@ -71,9 +71,21 @@ class Parameters:
 
     def page(self) -> tuple[int, int]:
         """`limit` and `offset`."""
-        limit = self.take("limit", _whole(1, LIMIT_MAX), f"Give a whole number from 1 to {LIMIT_MAX}.")
+        limit = self.limit()
         offset = self.take("offset", _whole(0, OFFSET_MAX), "Give a whole number, 0 or more.")
-        return LIMIT_DEFAULT if limit is None else limit, offset or 0
+        return limit, offset or 0
+
+    def limit(self) -> int:
+        """`limit` alone, of lists that have no offset."""
+        limit = self.take("limit", _whole(1, LIMIT_MAX), f"Give a whole number from 1 to {LIMIT_MAX}.")
+        return LIMIT_DEFAULT if limit is None else limit
+
+    def has(self, name: str) -> bool:
+        return name in self._values
+
+    def refuse(self, name: str, message: str) -> None:
+        """Add a fault that a parameter has together with others."""
+        self._faults.append(Fault(name, message))
 
     def dates(self) -> tuple[datetime | None, datetime | None]:
         """`date_from` and `date_to`, both inclusive, to the millisecond."""

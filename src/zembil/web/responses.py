@@ -35,7 +35,8 @@ def refusal(error: ApiError) -> Answer:
     return Answer(error.status, b'{"status":"error","error":' + encoded(content) + b"}", headers)
 
 
-async def send_answer(send: Send, answer: Answer, request_id_header: tuple[bytes, bytes]) -> None:
+async def send_answer(send: Send, answer: Answer, headers: Headers) -> None:
+    """Send an answer, with what its request adds to its headers."""
     body = answer.body
     await send(
         {
@@ -44,8 +45,8 @@ async def send_answer(send: Send, answer: Answer, request_id_header: tuple[bytes
             "headers": [
                 _JSON,
                 (b"content-length", b"%d" % len(body)),
-                request_id_header,
                 _NO_STORE,
+                *headers,
                 *answer.headers,
             ],
         }

@@ -7,6 +7,7 @@ from datetime import datetime
 from zembil.accounts.model import Account, Principal
 from zembil.accounts.permissions import Permission
 from zembil.errors import MethodNotAllowed, ResourceNotFound
+from zembil.web.idempotency import IdempotencyKey
 from zembil.web.responses import Answer
 
 
@@ -19,6 +20,7 @@ class Call:
     query_string: bytes
     body: bytes
     at: datetime  # the database's time; `account_at` is the account's
+    key: IdempotencyKey | None = None
 
     @property
     def account(self) -> Account:

@@ -3,6 +3,9 @@
 One description of a body, a msgspec Struct, serves two ways. The quick way decodes straight into it. A body that it
 refuses, or that holds an escape (and so could hide a repeated key, a NUL or half a surrogate), goes the careful way:
 the document is walked and converted field by field with the same types, and every fault is collected.
+
+`null` counts as absent for an optional field. In the body of a change it means something, "no more": there a field is
+written `name: Kind | UnsetType | None = UNSET`, is None where it was null and UNSET where it was absent.
 """
 
 import json
@@ -14,7 +17,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from zembil.errors import Fault, ValidationError
 
@@ -27,7 +30,7 @@ Checks = Mapping[str, Check]
 """Checks by the name of a field of the body: what the account or the settings say of its value."""
 
 Between = Callable[[Callable[[str], Any]], Iterator[Fault]]
-"""`faults_between` of a body, a static method: what fields demand of each other. Reads them by name; None is absent."""
+"""`faults_between` of a body, a static method: what fields demand of each other. Reads them by name; None is none."""
 
 DEPTH_MAX = 32
 _INTEGER_DIGITS_MAX = 30
@@ -40,7 +43,7 @@ _plain = msgspec.json.Decoder()
 
 def must(sentence: str, *, check: Check | None = None, **constraints: Any) -> Meta:
     """Meta of a field: JSON Schema constraints, the sentence a person reads when they are broken, and a check."""
-    return Meta(**constraints, extra={"must": sentence, "check": check})
+    return Meta(**constraints, description=sentence, extra={"must": sentence, "check": check})
 
 
 def parsed_body(kind: type[T], body: bytes, more: Checks = _NO_MORE) -> T:
@@ -61,7 +64,7 @@ def parsed_body(kind: type[T], body: bytes, more: Checks = _NO_MORE) -> T:
 def _more_faults(value: Struct, more: Checks) -> Iterator[Fault]:
     for name, check in more.items():
         part = getattr(value, name)
-        if part is not None:
+        if part is not None and part is not UNSET:
             yield from check(part)
 
 
@@ -87,10 +90,9 @@ class _Field:
     """One field of a body, as its annotation describes it."""
 
     def __init__(self, field: msgspec.structs.FieldInfo, hint: Any) -> None:
-        options = [hint]
-        if get_origin(hint) is not Annotated and type(None) in get_args(hint):
-            options = [option for option in get_args(hint) if option is not type(None)]
-        (self.type,) = options
+        options = [hint] if get_origin(hint) in (Annotated, dict, list) else list(get_args(hint)) or [hint]
+        self.takes_null = type(None) in options and UnsetType in options
+        (self.type,) = [option for option in options if option not in (type(None), UnsetType)]
         meta = next((extra for extra in getattr(self.type, "__metadata__", ()) if isinstance(extra, Meta)), Meta())
         described: dict[str, Any] = meta.extra or {}
         bare = get_args(self.type)[0] if get_origin(self.type) is Annotated else self.type
@@ -100,6 +102,7 @@ class _Field:
         self.check: Check | None = described.get("check")
         self.is_decimal = bare is Decimal
         self.is_map = get_origin(bare) is dict
+        self.map_kinds = (str, type(None)) if self.is_map and type(None) in get_args(get_args(bare)[1]) else (str,)
         self.form: _Form[Any] | None = _form(bare) if isinstance(bare, type) and issubclass(bare, Struct) else None
 
 
@@ -123,14 +126,18 @@ class _Form(Generic[T]):
         """What the checks find in a body whose types are right."""
         for field in self._checked:
             part = getattr(value, field.name)
-            if part is None:
+            if part is None or part is UNSET:
                 continue
             if field.check:
                 for fault in field.check(part):
                     yield Fault(path + field.name + fault.field, fault.message)
             if field.form:
                 yield from field.form.faults(part, f"{path}{field.name}.")
-        yield from self.between(lambda name: getattr(value, name))
+        yield from self.between(lambda name: _none_if_unset(getattr(value, name)))
+
+
+def _none_if_unset(part: Any) -> Any:
+    return None if part is UNSET else part
 
 
 def _nothing_between(field: Callable[[str], Any]) -> Iterator[Fault]:
@@ -260,6 +267,8 @@ def _converted(
             if field.required:
                 complete = False
                 faults.setdefault(where, Fault(where, f"This field is required. {field.must}"))
+            elif field.takes_null and field.name in document:
+                values[field.name] = None
             continue
         found = list(_faults_of(field, plain, where, values, faults))
         if not found and field.name in values and field.name in more:
@@ -285,12 +294,13 @@ def _faults_of(
             values[field.name] = value
         return
     if field.is_map and isinstance(plain, dict):
-        wrong = [name for name, part in plain.items() if not isinstance(part, str)]  # pyright: ignore[reportUnknownVariableType]
+        kinds = field.map_kinds
+        wrong = [name for name, part in plain.items() if not isinstance(part, kinds)]  # pyright: ignore[reportUnknownVariableType]
         if wrong:
             for name in wrong:  # pyright: ignore[reportUnknownVariableType]
                 yield Fault(_below(where, name), "This value must be a string.")  # pyright: ignore[reportUnknownArgumentType]
             if field.check:
-                texts = {name: part for name, part in plain.items() if isinstance(part, str)}  # pyright: ignore[reportUnknownVariableType]
+                texts = {name: part for name, part in plain.items() if isinstance(part, kinds)}  # pyright: ignore[reportUnknownVariableType]
                 for fault in field.check(texts):
                     yield Fault(where + fault.field, fault.message)
             return

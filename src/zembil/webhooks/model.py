@@ -42,26 +42,36 @@ class Event:
     sequence: int  # 1, 2, 3 … per object
     type: EventType
     created_at: datetime  # in the account's time
-    payload: bytes
+    payload: bytes = field(repr=False)
 
 
 def event_about(
-    account: Account, event_type: EventType, shown_object: Any, *, object_id: uuid.UUID, sequence: int, at: datetime
+    account: Account,
+    event_type: EventType,
+    shown_object: Any,
+    *,
+    object_id: uuid.UUID,
+    sequence: int,
+    at: datetime,
+    previous_attributes: dict[str, Any] | None = None,
 ) -> Event:
-    """The event that tells of `shown_object` as it is at the instant `at` of the database's time."""
+    """The event that tells of `shown_object` as it is at the instant `at` of the database's time.
+
+    An event of a change says what the changed attributes were before: `previous_attributes`.
+    """
     event_id = ids.new_id(at)
     created_at = account.now(at)
-    payload = encoded(
-        {
-            "id": ids.shown(Prefix.EVENT, event_id),
-            "type": event_type,
-            "created": instants.milliseconds(created_at) // 1000,
-            "livemode": account.livemode,
-            "sequence": sequence,
-            "data": {"object": shown_object},
-        }
-    )
-    return Event(account.id, event_id, object_id, sequence, event_type, created_at, payload)
+    document = {
+        "id": ids.shown(Prefix.EVENT, event_id),
+        "type": event_type,
+        "created": instants.milliseconds(created_at) // 1000,
+        "livemode": account.livemode,
+        "sequence": sequence,
+        "data": {"object": shown_object},
+    }
+    if previous_attributes is not None:
+        document["previous_attributes"] = previous_attributes
+    return Event(account.id, event_id, object_id, sequence, event_type, created_at, encoded(document))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +85,51 @@ class Endpoint:
     description: str | None
     sealed_secret: bytes = field(repr=False)
     enabled: bool = True
+    sealed_next_secret: bytes | None = field(default=None, repr=False)
+    rotates_at: datetime | None = None  # when the next secret takes over, in the database's time
+    failing_since: datetime | None = None
+
+    def is_rotating(self, at: datetime) -> bool:
+        """Whether two secrets sign at the instant `at`; afterwards only the next one does."""
+        return self.rotates_at is not None and at < self.rotates_at
+
+
+class DeliveryStatus(StrEnum):
+    PENDING = "pending"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One event for one endpoint, and how far it has come."""
+
+    id: uuid.UUID
+    endpoint_id: uuid.UUID
+    event_id: uuid.UUID
+    event_type: str
+    status: DeliveryStatus
+    attempts_made: int
+    created_at: datetime  # in the account's time
+    redelivery_of: uuid.UUID | None = None
+    due_at: datetime | None = None  # of the next attempt, in the database's time
+    in_flight_until: datetime | None = None
+
+    def is_in_flight(self, at: datetime) -> bool:
+        return self.in_flight_until is not None and at < self.in_flight_until
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One POST of a delivery, as it is on record."""
+
+    number: int
+    started_at: datetime  # in the account's time
+    latency_ms: int | None  # None: it is under way, or was cut off
+    status_code: int | None
+    error: str | None
+    response_body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +144,10 @@ class Dispatch:
     attempt: int
     started_at: datetime
     url: str
+    is_test: bool
     sealed_secret: bytes = field(repr=False)
+    sealed_next_secret: bytes | None = field(repr=False)
+    rotates_at: datetime | None
     payload: bytes = field(repr=False)
 
 

@@ -1,15 +1,20 @@
-"""What is done with endpoints."""
+"""What is done with endpoints, and with deliveries by hand; none of it sends."""
 
 import uuid
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
-from zembil import ids
+from zembil import ids, instants
 from zembil.accounts import secrets
 from zembil.accounts.model import Account
-from zembil.db.pool import Database, transaction
-from zembil.errors import Fault, ValidationError
-from zembil.webhooks import queries
-from zembil.webhooks.model import Endpoint
+from zembil.db.pool import Connection, Database, transaction
+from zembil.errors import Fault, InvalidState, ResourceNotFound, ValidationError
+from zembil.ids import Prefix
+from zembil.telemetry import log
+from zembil.webhooks import delivery_queries, endpoint_queries, event_queries, queries, samples
+from zembil.webhooks.model import Delivery, DeliveryStatus, Endpoint, EventType, event_about
+
+RECOVERED_MAX = 50_000
 
 
 def secret_binding(account_id: int, endpoint_id: uuid.UUID) -> str:
@@ -18,7 +23,7 @@ def secret_binding(account_id: int, endpoint_id: uuid.UUID) -> str:
 
 
 async def register_endpoint(
-    db: Database,
+    conn: Connection,
     account: Account,
     *,
     url: str,
@@ -33,9 +38,201 @@ async def register_endpoint(
     secret = secrets.new_signing_secret()
     sealed = secrets.seal(secret_key, secret, bound_to=secret_binding(account.id, endpoint_id))
     endpoint = Endpoint(account.id, endpoint_id, url, events, description, sealed)
-    async with transaction(db) as conn:
-        if not await queries.insert_endpoint(conn, endpoint, endpoints_max=endpoints_max):
-            raise ValidationError(
-                Fault("url", f"This account has {endpoints_max} endpoints already; delete one that is no longer used.")
-            )
+    if not await endpoint_queries.insert_endpoint(conn, endpoint, endpoints_max=endpoints_max):
+        raise ValidationError(
+            Fault("url", f"This account has {endpoints_max} endpoints already; delete one that is no longer used.")
+        )
     return endpoint, secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointChange:
+    """What a merchant changes of an endpoint; None keeps what is there."""
+
+    url: str | None = None
+    events: tuple[str, ...] | None = None
+    enabled: bool | None = None
+    description: str | None = None
+    clears_description: bool = False
+
+
+async def change_endpoint(
+    conn: Connection, account_id: int, endpoint_id: uuid.UUID, change: EndpointChange, *, at: datetime
+) -> Endpoint:
+    """Change an endpoint. What waits for one that is disabled is cancelled. Raises ResourceNotFound."""
+    if change.enabled is False:
+        # First, since there may be many: whoever records the end of an attempt must not wait for the endpoint's row.
+        await queries.cancel_deliveries(conn, account_id, endpoint_id, at=at)
+    was = await _locked(conn, account_id, endpoint_id)
+    description = was.description if change.description is None else change.description
+    endpoint = replace(
+        was,
+        url=was.url if change.url is None else change.url,
+        events=was.events if change.events is None else change.events,
+        enabled=was.enabled if change.enabled is None else change.enabled,
+        description=None if change.clears_description else description,
+    )
+    await endpoint_queries.update_endpoint(conn, endpoint)
+    return endpoint
+
+
+async def delete_endpoint(db: Database, account_id: int, endpoint_id: uuid.UUID, *, at: datetime) -> None:
+    """Delete an endpoint; what waits for it is cancelled, what is over stays on record. Raises ResourceNotFound."""
+    async with transaction(db) as conn:
+        await queries.cancel_deliveries(conn, account_id, endpoint_id, at=at)
+        if not await endpoint_queries.delete_endpoint(conn, account_id, endpoint_id):
+            raise ResourceNotFound
+
+
+async def rotate_secret(
+    conn: Connection, account_id: int, endpoint_id: uuid.UUID, *, overlap: timedelta, secret_key: bytes, at: datetime
+) -> tuple[Endpoint, str]:
+    """Give an endpoint a new signing secret, which takes over after the overlap; answers it, readable this once.
+
+    The switch is in the database's time, as signatures are: no sandbox clock moves it, and no job makes it. Without an
+    overlap nothing but the new secret is left. Raises ResourceNotFound, InvalidState during another overlap.
+    """
+    was = await _locked(conn, account_id, endpoint_id)
+    secret = secrets.new_signing_secret()
+    sealed = secrets.seal(secret_key, secret, bound_to=secret_binding(account_id, endpoint_id))
+    if not overlap:
+        endpoint = replace(was, sealed_secret=sealed, sealed_next_secret=None, rotates_at=None)
+    elif was.is_rotating(at):
+        raise InvalidState(
+            "A rotation of this secret is under way. Wait until it is over, or switch at once with overlap_seconds 0."
+        )
+    else:
+        signing = was.sealed_next_secret or was.sealed_secret  # a rotation that is over left its secret there
+        endpoint = replace(was, sealed_secret=signing, sealed_next_secret=sealed, rotates_at=at + overlap)
+    await endpoint_queries.update_endpoint(conn, endpoint)
+    return endpoint, secret
+
+
+# Deliveries by hand
+
+
+async def send_test_event(
+    conn: Connection, account: Account, endpoint_id: uuid.UUID, event_type: EventType, *, public_url: str, at: datetime
+) -> Delivery:
+    """Queue a delivery of an event that tells of nothing real, whatever the endpoint is registered for.
+
+    Raises ResourceNotFound, InvalidState.
+    """
+    await _demand_enabled(conn, account.id, endpoint_id)
+    object_id = ids.new_id(account.now(at))
+    event = event_about(
+        replace(account, livemode=False),
+        event_type,
+        samples.sample_object(event_type, object_id, public_url=public_url, at=account.now(at)),
+        object_id=object_id,
+        sequence=1,
+        at=at,
+    )
+    await event_queries.insert_test_event(conn, event)
+    return await _queued(conn, account, endpoint_id, event.id, event_type, created_at=event.created_at, at=at)
+
+
+async def redeliver(conn: Connection, account: Account, delivery_id: uuid.UUID, *, at: datetime) -> Delivery:
+    """Queue a new delivery of the same event to the same endpoint. Raises ResourceNotFound, InvalidState."""
+    delivery = await delivery_queries.find_delivery(conn, account.id, delivery_id)
+    if delivery is None:
+        raise ResourceNotFound
+    try:
+        await _demand_enabled(conn, account.id, delivery.endpoint_id)
+    except ResourceNotFound:
+        raise InvalidState("The endpoint of this delivery was deleted.") from None
+    return await _queued(
+        conn,
+        account,
+        delivery.endpoint_id,
+        delivery.event_id,
+        delivery.event_type,
+        created_at=account.now(at),
+        redelivery_of=delivery_id,
+        at=at,
+    )
+
+
+async def _queued(
+    conn: Connection,
+    account: Account,
+    endpoint_id: uuid.UUID,
+    event_id: uuid.UUID,
+    event_type: str,
+    *,
+    created_at: datetime,
+    at: datetime,
+    redelivery_of: uuid.UUID | None = None,
+) -> Delivery:
+    delivery = Delivery(
+        ids.new_id(at),
+        endpoint_id,
+        event_id,
+        event_type,
+        DeliveryStatus.PENDING,
+        0,
+        instants.to_the_millisecond(created_at),
+        redelivery_of,
+        at,
+    )
+    await delivery_queries.insert_delivery(conn, account.id, delivery)
+    return delivery
+
+
+async def recover(
+    conn: Connection, account: Account, endpoint_id: uuid.UUID, *, since: datetime, dry_run: bool, at: datetime
+) -> int:
+    """Queue new deliveries of what failed since (in the account's time); answers how many, at most RECOVERED_MAX.
+
+    Raises ResourceNotFound, InvalidState.
+    """
+    # Whoever recovers the same endpoint at the same time waits here, and then sees what is pending.
+    await delivery_queries.lock_recovery(conn, account.id, endpoint_id)
+    await _demand_enabled(conn, account.id, endpoint_id)
+    failed = await delivery_queries.list_to_recover(
+        conn,
+        account.id,
+        endpoint_id,
+        since=since,
+        first=ids.id_at(max(instants.EPOCH, since - account.clock_offset)),
+        limit=RECOVERED_MAX,
+    )
+    if not dry_run:
+        await delivery_queries.insert_redeliveries(
+            conn, account.id, failed, first=ids.new_id(at), created_at=instants.to_the_millisecond(account.now(at))
+        )
+    return len(failed)
+
+
+async def _locked(conn: Connection, account_id: int, endpoint_id: uuid.UUID) -> Endpoint:
+    endpoint = await endpoint_queries.lock_endpoint(conn, account_id, endpoint_id)
+    if endpoint is None:
+        raise ResourceNotFound
+    return endpoint
+
+
+async def _demand_enabled(conn: Connection, account_id: int, endpoint_id: uuid.UUID) -> None:
+    """Its row is not held: what is queued while it is being disabled is never sent, and cancelled soon."""
+    endpoint = await endpoint_queries.find_endpoint(conn, account_id, endpoint_id)
+    if endpoint is None:
+        raise ResourceNotFound
+    if not endpoint.enabled:
+        raise InvalidState("This endpoint is disabled; enable it first with PATCH /webhooks/{id}.")
+
+
+# House-keeping
+
+
+async def tidy_queue(db: Database, *, at: datetime) -> None:
+    """End what nothing else ends: third attempts that a crash cut off, and what waits for endpoints that are gone."""
+    async with transaction(db) as conn:
+        failing = await queries.end_deliveries_cut_off(conn, at=at)
+    for endpoint_id in failing:
+        log_failing(endpoint_id)
+    async with transaction(db) as conn:
+        await queries.cancel_stray_deliveries(conn, at=at)
+
+
+def log_failing(endpoint_id: uuid.UUID) -> None:
+    """Said once, when the first delivery has failed since the last that succeeded."""
+    log.warning("endpoint.failing", endpoint_id=ids.shown(Prefix.ENDPOINT, endpoint_id))

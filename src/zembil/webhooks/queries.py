@@ -1,11 +1,11 @@
-"""SQL for events, endpoints, deliveries and attempts."""
+"""SQL for events and for the queue: what is to be sent, and what came of it."""
 
 import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from zembil.db.pool import Connection
-from zembil.webhooks.model import Attempted, Dispatch, Endpoint, Event
+from zembil.webhooks.model import Attempted, Dispatch, Event
 
 # An attempt lasts at most ten seconds and its record a moment; one that is unrecorded after this was cut off by a
 # crash. Until then it keeps its place among the four of its endpoint, so it is not long.
@@ -42,27 +42,6 @@ async def insert_events(conn: Connection, events: Sequence[Event]) -> None:
     )
 
 
-async def insert_endpoint(conn: Connection, endpoint: Endpoint, *, endpoints_max: int) -> bool:
-    """Register an endpoint unless the account has `endpoints_max` of them already."""
-    # The account's row is the gate: two registrations at once are counted one after the other.
-    await conn.execute("SELECT 1 FROM accounts WHERE id = $1 FOR NO KEY UPDATE", endpoint.account_id)
-    done = await conn.execute(
-        """
-        INSERT INTO webhook_endpoints (account_id, id, url, events, description, sealed_secret)
-        SELECT $1, $2, $3, $4, $5, $6
-        WHERE (SELECT count(*) FROM webhook_endpoints WHERE account_id = $1) < $7
-        """,
-        endpoint.account_id,
-        endpoint.id,
-        endpoint.url,
-        list(endpoint.events),
-        endpoint.description,
-        endpoint.sealed_secret,
-        endpoints_max,
-    )
-    return done == "INSERT 0 1"
-
-
 async def claim_due(
     conn: Connection,
     *,
@@ -93,7 +72,9 @@ async def claim_due(
             ) further
         ), chosen AS MATERIALIZED (
             SELECT due.account_id, due.endpoint_id, due.id
-            FROM walk CROSS JOIN LATERAL (
+            FROM walk JOIN webhook_endpoints w
+                ON w.account_id = walk.account_id AND w.id = walk.endpoint_id AND w.enabled
+            CROSS JOIN LATERAL (
                 SELECT p.account_id, p.endpoint_id, p.id
                 FROM pending_deliveries p
                 WHERE p.account_id = walk.account_id AND p.endpoint_id = walk.endpoint_id AND p.due_at <= $1
@@ -114,10 +95,11 @@ async def claim_due(
             RETURNING p.account_id, p.endpoint_id, p.id, p.event_id, p.attempts_made
         ), recorded AS (
             INSERT INTO delivery_attempts (account_id, delivery_id, number, started_at)
-            SELECT account_id, id, attempts_made, $3 FROM claimed
+            SELECT c.account_id, c.id, c.attempts_made, $3::timestamptz + a.clock_offset
+            FROM claimed c JOIN accounts a ON a.id = c.account_id
         )
-        SELECT c.account_id, a.livemode, c.endpoint_id, c.id, c.event_id, c.attempts_made, w.url, w.sealed_secret,
-            e.payload
+        SELECT c.account_id, a.livemode, c.endpoint_id, c.id, c.event_id, c.attempts_made, w.url, e.is_test,
+            w.sealed_secret, w.sealed_next_secret, w.rotates_at, e.payload
         FROM claimed c
             JOIN accounts a ON a.id = c.account_id
             JOIN webhook_endpoints w ON w.account_id = c.account_id AND w.id = c.endpoint_id
@@ -141,7 +123,10 @@ async def claim_due(
             row["attempts_made"],
             at,
             row["url"],
+            row["is_test"],
             row["sealed_secret"],
+            row["sealed_next_secret"],
+            row["rotates_at"],
             row["payload"],
         )
         for row in rows
@@ -180,41 +165,125 @@ async def update_delivery_to_wait(conn: Connection, dispatch: Dispatch, *, due_a
     )
 
 
-async def end_delivery(conn: Connection, dispatch: Dispatch, *, status: str) -> None:
-    """Move a delivery from the queue to its last word; nothing happens if another worker has gone on with it."""
-    await conn.execute(
+async def end_delivery(conn: Connection, dispatch: Dispatch, *, status: str, at: datetime) -> int | None:
+    """Move a delivery from the queue to its last word; nothing happens if another worker has gone on with it.
+
+    Answers how many of the endpoint's deliveries have failed in a row, if that has changed.
+    """
+    failed: int | None = await conn.fetchval(
         """
         WITH over AS (
             DELETE FROM pending_deliveries
             WHERE account_id = $1 AND endpoint_id = $2 AND id = $3 AND attempts_made = $4
-            RETURNING account_id, id, endpoint_id, event_id, attempts_made
+            RETURNING account_id, id, endpoint_id, event_id, attempts_made, redelivery_of, redelivered_at
+        ), moved AS (
+            INSERT INTO deliveries (account_id, id, endpoint_id, event_id, status, attempts_made, redelivery_of,
+                                    redelivered_at)
+            SELECT account_id, id, endpoint_id, event_id, $5, attempts_made, redelivery_of, redelivered_at FROM over
         )
-        INSERT INTO deliveries (account_id, id, endpoint_id, event_id, status, attempts_made)
-        SELECT account_id, id, endpoint_id, event_id, $5, attempts_made FROM over
+        UPDATE webhook_endpoints w
+        SET failing_since = CASE WHEN $5 = 'failed'
+                                THEN coalesce(w.failing_since, $6::timestamptz + a.clock_offset) END,
+            failed_in_a_row = CASE WHEN $5 = 'failed' THEN w.failed_in_a_row + 1 ELSE 0 END
+        FROM over JOIN accounts a ON a.id = over.account_id
+        WHERE w.account_id = over.account_id AND w.id = over.endpoint_id
+            AND ($5 = 'failed' OR w.failing_since IS NOT NULL)
+        RETURNING w.failed_in_a_row
         """,
         dispatch.account_id,
         dispatch.endpoint_id,
         dispatch.delivery_id,
         dispatch.attempt,
         status,
+        at,
     )
+    return failed
 
 
-async def end_deliveries_cut_off(conn: Connection, *, at: datetime) -> int:
-    """Fail deliveries whose third attempt was cut off by a crash: they are never attempted a fourth time."""
-    done = await conn.execute(
+async def end_deliveries_cut_off(conn: Connection, *, at: datetime) -> list[uuid.UUID]:
+    """Fail deliveries whose third attempt was cut off by a crash: they are never attempted a fourth time.
+
+    Answers the endpoints that fail since then.
+    """
+    rows = await conn.fetch(
         """
         WITH over AS (
             DELETE FROM pending_deliveries
             WHERE attempts_made = 3 AND in_flight_until <= $1
-            RETURNING account_id, id, endpoint_id, event_id, attempts_made
+            RETURNING account_id, id, endpoint_id, event_id, attempts_made, redelivery_of, redelivered_at
+        ), moved AS (
+            INSERT INTO deliveries (account_id, id, endpoint_id, event_id, status, attempts_made, redelivery_of,
+                                    redelivered_at)
+            SELECT account_id, id, endpoint_id, event_id, 'failed', attempts_made, redelivery_of, redelivered_at
+            FROM over
+        ), counted AS (
+            SELECT account_id, endpoint_id, count(*) AS failed FROM over GROUP BY account_id, endpoint_id
         )
-        INSERT INTO deliveries (account_id, id, endpoint_id, event_id, status, attempts_made)
-        SELECT account_id, id, endpoint_id, event_id, 'failed', attempts_made FROM over
+        UPDATE webhook_endpoints w
+        SET failing_since = coalesce(w.failing_since, $1::timestamptz + a.clock_offset),
+            failed_in_a_row = w.failed_in_a_row + c.failed
+        FROM counted c JOIN accounts a ON a.id = c.account_id
+        WHERE w.account_id = c.account_id AND w.id = c.endpoint_id
+        RETURNING w.id, w.failed_in_a_row = c.failed AS is_new
         """,
         at,
     )
-    return int(done.rsplit(" ", 1)[1])
+    return [row["id"] for row in rows if row["is_new"]]
+
+
+# Moves to `deliveries` what waits in vain: rows of the endpoints that are `gone`. What is in flight ends as it ends,
+# and rows that somebody holds are taken by the next round; so nobody waits for anybody.
+_CANCEL_OF_GONE = """
+    chosen AS (
+        SELECT p.account_id, p.endpoint_id, p.id
+        FROM gone JOIN pending_deliveries p ON p.account_id = gone.account_id AND p.endpoint_id = gone.endpoint_id
+        WHERE (p.in_flight_until IS NULL OR p.in_flight_until <= $1) AND p.attempts_made < 3
+        FOR UPDATE OF p SKIP LOCKED
+    ), over AS (
+        DELETE FROM pending_deliveries p USING chosen c
+        WHERE p.account_id = c.account_id AND p.endpoint_id = c.endpoint_id AND p.id = c.id
+        RETURNING p.account_id, p.id, p.endpoint_id, p.event_id, p.attempts_made, p.redelivery_of, p.redelivered_at
+    )
+    INSERT INTO deliveries (account_id, id, endpoint_id, event_id, status, attempts_made, redelivery_of, redelivered_at)
+    SELECT account_id, id, endpoint_id, event_id, 'cancelled', attempts_made, redelivery_of, redelivered_at FROM over
+"""
+
+
+async def cancel_deliveries(conn: Connection, account_id: int, endpoint_id: uuid.UUID, *, at: datetime) -> None:
+    """Cancel what waits for an endpoint that was disabled or deleted in this transaction."""
+    await conn.execute(
+        "WITH gone AS (SELECT $2::bigint AS account_id, $3::uuid AS endpoint_id)," + _CANCEL_OF_GONE,
+        at,
+        account_id,
+        endpoint_id,
+    )
+
+
+async def cancel_stray_deliveries(conn: Connection, *, at: datetime) -> None:
+    """Cancel what waits for endpoints that are not there any more, or disabled.
+
+    It was in flight when that happened, or was being written.
+    """
+    await conn.execute(
+        """
+        WITH RECURSIVE walk AS (
+            (SELECT account_id, endpoint_id FROM pending_deliveries ORDER BY account_id, endpoint_id LIMIT 1)
+            UNION ALL
+            SELECT further.account_id, further.endpoint_id
+            FROM walk CROSS JOIN LATERAL (
+                SELECT account_id, endpoint_id FROM pending_deliveries p
+                WHERE (p.account_id, p.endpoint_id) > (walk.account_id, walk.endpoint_id)
+                ORDER BY account_id, endpoint_id LIMIT 1
+            ) further
+        ), gone AS (
+            SELECT walk.account_id, walk.endpoint_id
+            FROM walk LEFT JOIN webhook_endpoints w ON w.account_id = walk.account_id AND w.id = walk.endpoint_id
+            WHERE w.enabled IS NOT TRUE
+        ),
+        """
+        + _CANCEL_OF_GONE,
+        at,
+    )
 
 
 async def advance_due_times(conn: Connection, account_id: int, *, by: timedelta) -> None:
@@ -224,28 +293,4 @@ async def advance_due_times(conn: Connection, account_id: int, *, by: timedelta)
     """
     await conn.execute(
         "UPDATE pending_deliveries SET due_at = due_at - $2::interval WHERE account_id = $1", account_id, by
-    )
-
-
-async def find_endpoint(conn: Connection, account_id: int, endpoint_id: uuid.UUID) -> Endpoint | None:
-    row = await conn.fetchrow(
-        """
-        SELECT account_id, id, url, events, description, sealed_secret, enabled
-        FROM webhook_endpoints WHERE account_id = $1 AND id = $2
-        """,
-        account_id,
-        endpoint_id,
-    )
-    return (
-        None
-        if row is None
-        else Endpoint(
-            row["account_id"],
-            row["id"],
-            row["url"],
-            tuple(row["events"]),
-            row["description"],
-            row["sealed_secret"],
-            row["enabled"],
-        )
     )

@@ -25,7 +25,7 @@ from zembil.telemetry import log
 from zembil.webhooks import lifecycle, queries, signature
 from zembil.webhooks.addresses import may_be_dialled
 from zembil.webhooks.model import Attempted, Dispatch
-from zembil.webhooks.operations import secret_binding
+from zembil.webhooks.operations import log_failing, secret_binding
 
 ANSWER_SECONDS_MAX = 10
 IN_FLIGHT_MAX = 256
@@ -133,19 +133,7 @@ class Sender:
 
     async def _attempt(self, dispatch: Dispatch) -> Attempted:
         """One POST. Success is the status 200 within ten seconds; the body is read for the record only."""
-        secret = secrets.unseal(
-            self._settings.secret_key,
-            dispatch.sealed_secret,
-            bound_to=secret_binding(dispatch.account_id, dispatch.endpoint_id),
-        )
-        headers = signature.headers(
-            secret,
-            dispatch.payload,
-            event_id=ids.shown(Prefix.EVENT, dispatch.event_id),
-            timestamp=int(self._clock.now().timestamp()),
-            service_name=self._settings.service_name,
-            version=__version__,
-        )
+        headers = self._headers(dispatch)
         began = time.monotonic()
         status_code, error, answer = None, None, bytearray()
         try:
@@ -161,16 +149,40 @@ class Sender:
             int((time.monotonic() - began) * 1000), status_code, error, bytes(answer[:_ANSWER_BYTES_KEPT_MAX])
         )
 
+    def _headers(self, dispatch: Dispatch) -> dict[str, str]:
+        """The headers of an attempt made now; of two secrets it is now that says which of them sign."""
+        at = self._clock.now()
+        old, new = dispatch.sealed_secret, dispatch.sealed_next_secret
+        if new is not None and dispatch.rotates_at is not None and dispatch.rotates_at <= at:
+            old, new = new, None
+        return signature.headers(
+            self._unsealed(dispatch, old),
+            dispatch.payload,
+            event_id=ids.shown(Prefix.EVENT, dispatch.event_id),
+            timestamp=int(at.timestamp()),
+            service_name=self._settings.service_name,
+            version=__version__,
+            next_secret=None if new is None else self._unsealed(dispatch, new),
+            is_test=dispatch.is_test,
+        )
+
+    def _unsealed(self, dispatch: Dispatch, sealed: bytes) -> str:
+        bound_to = secret_binding(dispatch.account_id, dispatch.endpoint_id)
+        return secrets.unseal(self._settings.secret_key, sealed, bound_to=bound_to)
+
     async def _record(self, dispatch: Dispatch, attempted: Attempted) -> None:
-        next_at = None
-        if not attempted.succeeded:
-            next_at = lifecycle.next_attempt_at(dispatch.attempt, at=self._clock.now())
+        at = self._clock.now()
+        next_at = None if attempted.succeeded else lifecycle.next_attempt_at(dispatch.attempt, at=at)
+        failed_in_a_row = None
         async with transaction(self._db) as conn:
             await queries.update_attempt(conn, dispatch, attempted)
             if next_at is None:
-                await queries.end_delivery(conn, dispatch, status="succeeded" if attempted.succeeded else "failed")
+                status = "succeeded" if attempted.succeeded else "failed"
+                failed_in_a_row = await queries.end_delivery(conn, dispatch, status=status, at=at)
             else:
                 await queries.update_delivery_to_wait(conn, dispatch, due_at=next_at)
+        if failed_in_a_row == 1:
+            log_failing(dispatch.endpoint_id)
 
 
 def _session(allowed: Networks) -> aiohttp.ClientSession:

@@ -19,15 +19,35 @@ def standard_signature(secret: str, body: bytes, *, event_id: str, timestamp: in
 
 
 def headers(
-    secret: str, body: bytes, *, event_id: str, timestamp: int, service_name: str, version: str
+    secret: str,
+    body: bytes,
+    *,
+    event_id: str,
+    timestamp: int,
+    service_name: str,
+    version: str,
+    next_secret: str | None = None,
+    is_test: bool = False,
 ) -> dict[str, str]:
-    """Every header of an attempt made at `timestamp` (Unix seconds)."""
-    return {
+    """Every header of an attempt made at `timestamp` (Unix seconds).
+
+    The contract's header holds one signature, so during a rotation the old secret makes it and the next one has a
+    header of its own; Standard Webhooks knows several in one header.
+    """
+    secrets = [secret] if next_secret is None else [secret, next_secret]
+    made = {
         "content-type": "application/json",
         "user-agent": f"{service_name.title()}/{version}",
         f"{service_name}-signature": contract_signature(secret, body, timestamp=timestamp),
         f"{service_name}-timestamp": str(timestamp),
         "webhook-id": event_id,
         "webhook-timestamp": str(timestamp),
-        "webhook-signature": standard_signature(secret, body, event_id=event_id, timestamp=timestamp),
+        "webhook-signature": " ".join(
+            [standard_signature(one, body, event_id=event_id, timestamp=timestamp) for one in secrets]
+        ),
     }
+    if next_secret is not None:
+        made[f"{service_name}-signature-next"] = contract_signature(next_secret, body, timestamp=timestamp)
+    if is_test:
+        made[f"{service_name}-test"] = "true"
+    return made

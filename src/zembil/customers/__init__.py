@@ -1,0 +1,1 @@
+"""Customers: people whom a merchant remembers."""

@@ -1,0 +1,1 @@
+"""The books: accounts, entries and balances, posted with the fact they record."""

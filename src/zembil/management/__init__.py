@@ -1,0 +1,1 @@
+"""What merchants manage: their keys and balance, and charges in doubt."""

@@ -1,0 +1,224 @@
+"""SQL for charges in doubt, and for what must add up."""
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+from typing import LiteralString
+
+from zembil.db.pool import Connection, Record
+from zembil.payments.model import ChargeState
+from zembil.rails.rail import Wallet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoubtfulCharge:
+    """A charge of which nobody knows what became."""
+
+    account_id: int
+    id: uuid.UUID
+    payment_id: uuid.UUID
+    amount_santim: int
+    state: ChargeState
+    rail: Wallet
+    phone: str
+    asked: int
+    ask_at: datetime | None  # in the database's time; None: it stands with the operator
+    clock_offset_seconds: float
+
+
+_DOUBTFUL = """
+    SELECT c.account_id, c.id, c.payment_id, p.amount_santim, c.state, c.rail, c.phone, c.asked, c.ask_at,
+        extract(epoch FROM a.clock_offset)::float8 AS clock_offset_seconds
+    FROM charges c
+        JOIN payments p ON p.account_id = c.account_id AND p.id = c.payment_id
+        JOIN accounts a ON a.id = c.account_id
+    WHERE c.state IN ('in_doubt', 'needs_review')
+"""
+
+
+async def list_doubtful_charges(
+    conn: Connection, account_id: int, *, before: uuid.UUID | None, limit: int
+) -> list[DoubtfulCharge]:
+    """Those of an account, newest first, older than `before`."""
+    rows = await conn.fetch(
+        _DOUBTFUL + "AND c.account_id = $1 AND ($2::uuid IS NULL OR c.id < $2) ORDER BY c.id DESC LIMIT $3",
+        account_id,
+        before,
+        limit,
+    )
+    return [_doubtful(row) for row in rows]
+
+
+async def list_doubtful_charges_of_all(conn: Connection, *, limit: int) -> list[DoubtfulCharge]:
+    """The operator's queue: those of every account, oldest first."""
+    rows = await conn.fetch(_DOUBTFUL + "ORDER BY c.id LIMIT $1", limit)
+    return [_doubtful(row) for row in rows]
+
+
+async def find_doubtful_charge(conn: Connection, charge_id: uuid.UUID) -> DoubtfulCharge | None:
+    row = await conn.fetchrow(_DOUBTFUL + "AND c.id = $1", charge_id)
+    return None if row is None else _doubtful(row)
+
+
+def _doubtful(row: Record) -> DoubtfulCharge:
+    return DoubtfulCharge(
+        account_id=row["account_id"],
+        id=row["id"],
+        payment_id=row["payment_id"],
+        amount_santim=row["amount_santim"],
+        state=ChargeState(row["state"]),
+        rail=Wallet(row["rail"]),
+        phone=row["phone"],
+        asked=row["asked"],
+        ask_at=row["ask_at"],
+        clock_offset_seconds=row["clock_offset_seconds"],
+    )
+
+
+# What must add up. Each statement finds rows that do not: account_id, id (or none), what was expected and found.
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """The first row that is wrong, and how many there are."""
+
+    account_id: int
+    id: uuid.UUID | None
+    named: str
+    expected: str
+    found: str
+    count: int
+
+
+async def begin_snapshot(conn: Connection) -> None:
+    """Everything that follows on this connection sees the database as it is now."""
+    await conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+
+async def find_mismatch(conn: Connection, statement: LiteralString) -> Mismatch | None:
+    row = await conn.fetchrow(
+        "SELECT account_id, id, named::text, coalesce(expected::text, 'none') AS expected,"
+        " coalesce(found::text, 'none') AS found, count(*) OVER () AS count FROM ("
+        + statement
+        + ") wrong ORDER BY account_id, id, named LIMIT 1"
+    )
+    if row is None:
+        return None
+    return Mismatch(row["account_id"], row["id"], row["named"], row["expected"], row["found"], row["count"])
+
+
+DEBITS_ARE_CREDITS = """
+    SELECT account_id, NULL::uuid AS id, 'credits' AS named, sum(debit_santim) AS expected, sum(credit_santim) AS found
+    FROM ledger_balances GROUP BY account_id HAVING sum(debit_santim) <> sum(credit_santim)
+"""
+
+BALANCES_ARE_SUMS_OF_ENTRIES = """
+    SELECT coalesce(b.account_id, e.account_id) AS account_id, NULL::uuid AS id,
+        coalesce(b.ledger_account, e.ledger_account) AS named, e.santim AS expected, b.santim AS found
+    FROM (
+        SELECT account_id, ledger_account, sum(credit_santim - debit_santim) AS santim
+        FROM ledger_balances GROUP BY account_id, ledger_account
+    ) b FULL JOIN (
+        SELECT account_id, ledger_account, sum(santim) AS santim FROM (
+            SELECT account_id, credit AS ledger_account, amount_santim AS santim FROM ledger_entries
+            UNION ALL SELECT account_id, debit, -amount_santim FROM ledger_entries
+        ) moved GROUP BY account_id, ledger_account
+    ) e USING (account_id, ledger_account)
+    WHERE coalesce(b.santim, 0) <> coalesce(e.santim, 0)
+"""
+
+CHARGES_ARE_BOOKED = """
+    SELECT coalesce(c.account_id, e.account_id) AS account_id, coalesce(c.id, e.source_id) AS id, 'entry' AS named,
+        c.kind || ' ' || c.santim AS expected, e.kind || ' ' || e.amount_santim AS found
+    FROM (
+        SELECT c.account_id, c.id,
+            CASE c.state WHEN 'surplus' THEN 'charge_surplus' ELSE 'charge_succeeded' END AS kind,
+            coalesce(c.received_santim, p.amount_santim) AS santim
+        FROM charges c JOIN payments p ON p.account_id = c.account_id AND p.id = c.payment_id
+        WHERE c.state IN ('succeeded', 'surplus')
+    ) c FULL JOIN (
+        SELECT account_id, source_id, kind, amount_santim FROM ledger_entries
+        WHERE kind IN ('charge_succeeded', 'charge_surplus')
+    ) e ON e.account_id = c.account_id AND e.source_id = c.id AND e.kind = c.kind
+    WHERE c.santim IS DISTINCT FROM e.amount_santim
+"""
+
+REFUNDS_ARE_BOOKED = """
+    SELECT coalesce(r.account_id, e.account_id) AS account_id, coalesce(r.id, e.source_id) AS id, 'entry' AS named,
+        r.kind || ' ' || r.amount_santim AS expected, e.kind || ' ' || e.amount_santim AS found
+    FROM (
+        SELECT account_id, id, 'refund_approved' AS kind, amount_santim FROM refunds WHERE approved_at IS NOT NULL
+        UNION ALL SELECT account_id, id, 'refund_completed', amount_santim FROM refunds WHERE state = 'completed'
+        UNION ALL SELECT account_id, id, 'refund_failed', amount_santim FROM refunds
+        WHERE state = 'failed' AND approved_at IS NOT NULL
+    ) r FULL JOIN (
+        SELECT account_id, source_id, kind, amount_santim FROM ledger_entries
+        WHERE kind IN ('refund_approved', 'refund_completed', 'refund_failed')
+    ) e ON e.account_id = r.account_id AND e.source_id = r.id AND e.kind = r.kind
+    WHERE r.amount_santim IS DISTINCT FROM e.amount_santim
+"""
+
+COMPLETED_PAYMENTS_ARE_PAID = """
+    SELECT p.account_id, p.id, 'charges that succeeded' AS named,
+        (p.status = 'completed')::int AS expected, count(c.id) AS found
+    FROM payments p LEFT JOIN charges c
+        ON c.account_id = p.account_id AND c.payment_id = p.id AND c.state = 'succeeded'
+    GROUP BY p.account_id, p.id HAVING (p.status = 'completed')::int <> count(c.id)
+"""
+
+RESERVED_IS_THE_SUM_OF_REFUNDS = """
+    SELECT p.account_id, p.id, 'reserved_santim' AS named, coalesce(sum(r.amount_santim), 0) AS expected,
+        p.reserved_santim AS found
+    FROM payments p LEFT JOIN refunds r
+        ON r.account_id = p.account_id AND r.payment_id = p.id AND r.state <> 'failed' AND NOT r.of_surplus
+    GROUP BY p.account_id, p.id HAVING coalesce(sum(r.amount_santim), 0) <> p.reserved_santim
+"""
+
+REFUNDED_IS_THE_SUM_OF_COMPLETED_REFUNDS = """
+    SELECT p.account_id, p.id, 'refunded_santim' AS named, coalesce(sum(r.amount_santim), 0) AS expected,
+        p.refunded_santim AS found
+    FROM payments p LEFT JOIN refunds r
+        ON r.account_id = p.account_id AND r.payment_id = p.id AND r.state = 'completed' AND NOT r.of_surplus
+    GROUP BY p.account_id, p.id HAVING coalesce(sum(r.amount_santim), 0) <> p.refunded_santim
+"""
+
+REFUNDS_ARE_WITHIN_PAYMENTS = """
+    SELECT p.account_id, p.id, 'refunds at most' AS named, p.amount_santim AS expected, sum(r.amount_santim) AS found
+    FROM payments p JOIN refunds r
+        ON r.account_id = p.account_id AND r.payment_id = p.id AND r.state <> 'failed' AND NOT r.of_surplus
+    GROUP BY p.account_id, p.id HAVING sum(r.amount_santim) > p.amount_santim
+"""
+
+SURPLUS_REFUNDS_ARE_WHAT_CAME = """
+    SELECT r.account_id, r.id, 'amount at most' AS named, c.received_santim AS expected, r.amount_santim AS found
+    FROM refunds r LEFT JOIN charges c ON c.account_id = r.account_id AND c.id = r.charge_id
+    WHERE r.of_surplus AND r.amount_santim > coalesce(c.received_santim, 0)
+"""
+
+# The first 48 bits of an id are the milliseconds since 1970 in which it was made.
+COUNTS_ARE_COUNTED = """
+    SELECT account_id, NULL::uuid AS id, status || ' payments of ' || hour AS named, r.count AS expected,
+        c.count AS found
+    FROM (
+        SELECT account_id, hour, status, count(*) AS count FROM (
+            SELECT account_id, status, unnest(ARRAY['-infinity', date_trunc('hour', to_timestamp(
+                ('x' || left(replace(id::text, '-', ''), 12))::bit(48)::bigint / 1000))]) AS hour
+            FROM payments
+        ) each GROUP BY account_id, hour, status
+    ) r FULL JOIN (
+        SELECT account_id, hour, status, sum(count) AS count
+        FROM payment_counts CROSS JOIN LATERAL (
+            VALUES ('pending', pending), ('completed', completed), ('failed', failed), ('cancelled', cancelled)
+        ) AS by_status (status, count)
+        GROUP BY account_id, hour, status
+    ) c USING (account_id, hour, status)
+    WHERE coalesce(r.count, 0) <> coalesce(c.count, 0)
+"""
+
+ENDS_ARE_TOLD_ONCE = """
+    SELECT p.account_id, p.id, 'events payment.' || p.status AS named, 1 AS expected, count(e.id) AS found
+    FROM payments p LEFT JOIN events e
+        ON e.account_id = p.account_id AND e.object_id = p.id AND e.type = 'payment.' || p.status
+    WHERE p.status <> 'pending'
+    GROUP BY p.account_id, p.id, p.status HAVING count(e.id) <> 1
+"""

@@ -1,0 +1,168 @@
+"""Rotation of a signing secret: nobody who verifies with a secret that counts sees a failure, and none counts after."""
+
+import time
+from datetime import datetime
+from typing import Any
+
+import httpx2
+import pytest
+import standardwebhooks
+
+from tests.acceptance.test_deliveries import create, register
+from tests.acceptance.test_main_job import is_a_standard_webhook, is_signed_as_the_contract_says
+from tests.support.database import account_of, query
+from tests.support.gateway import Gateway, Merchant
+from tests.support.receiver import Received, Receiver
+
+DAY = 86_400
+
+
+def rotate(api: httpx2.Client, endpoint: dict[str, Any], **body: Any) -> dict[str, Any]:
+    answer = api.post(f"/webhooks/{endpoint['id']}/rotate-secret", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["data"]
+
+
+def instant(shown: str) -> float:
+    return datetime.fromisoformat(shown).timestamp()
+
+
+def next_received(api: httpx2.Client, receiver: Receiver) -> Received:
+    """An event that is told now."""
+    count = len(receiver.received)
+    create(api)
+    return receiver.wait_for(count + 1)[-1]
+
+
+def is_signed_for_next(received: Received, secret: str) -> bool:
+    """Whether the header beside the contract's is what the contract's would be with this secret."""
+    headers = received.headers | {"zembil-signature": received.headers["zembil-signature-next"]}
+    return is_signed_as_the_contract_says(Received(received.at, headers, received.body), secret)
+
+
+def demand_both(received: Received, old: str, new: str) -> None:
+    """Signed as during an overlap."""
+    assert is_signed_as_the_contract_says(received, old)
+    assert received.headers["zembil-signature"].count("v1=") == 1
+    assert is_signed_for_next(received, new)
+    assert received.headers["webhook-signature"].count("v1,") == 2
+    assert is_a_standard_webhook(received, old)
+    assert is_a_standard_webhook(received, new)
+
+
+def demand_only(received: Received, secret: str, *former: str) -> None:
+    """Signed as outside an overlap, and with none of the former secrets."""
+    assert is_signed_as_the_contract_says(received, secret)
+    assert "zembil-signature-next" not in received.headers
+    assert received.headers["webhook-signature"].count("v1,") == 1
+    assert is_a_standard_webhook(received, secret)
+    for other in former:
+        assert not is_signed_as_the_contract_says(received, other)
+        with pytest.raises(standardwebhooks.WebhookVerificationError):
+            is_a_standard_webhook(received, other)
+
+
+def test_receivers_see_no_failure_while_a_secret_is_rotated_with_an_overlap(
+    merchant: Merchant, receiver: Receiver
+) -> None:
+    api = merchant.client()
+    endpoint = register(api, receiver.url)
+    old = endpoint["secret"]
+    demand_only(next_received(api, receiver), old)
+    rotated = rotate(api, endpoint, overlap_seconds=3)
+    new = rotated["secret"]
+    assert new.startswith("whsec_")
+    assert new != old
+    switch = instant(rotated["rotates_at"])
+    assert 1 < switch - time.time() <= 3.5
+    assert rotated == endpoint | {"secret": new, "rotates_at": rotated["rotates_at"]}
+    while time.time() < switch + 1.5:
+        create(api)
+        time.sleep(0.1)
+    time.sleep(0.5)
+    told = receiver.received[1:]
+    during = [received for received in told if "zembil-signature-next" in received.headers]
+    after = [received for received in told if "zembil-signature-next" not in received.headers]
+    assert during
+    assert after
+    for received in during:
+        assert int(received.headers["zembil-timestamp"]) <= switch
+        demand_both(received, old, new)
+    for received in after:
+        assert int(received.headers["zembil-timestamp"]) >= int(switch)
+        demand_only(received, new, old)
+    shown = api.get(f"/webhooks/{endpoint['id']}").json()["data"]
+    assert "rotates_at" not in shown
+    # The next rotation starts from the secret that signs now.
+    third = rotate(api, endpoint, overlap_seconds=600)["secret"]
+    demand_both(next_received(api, receiver), new, third)
+
+
+def test_a_sandbox_clock_does_not_move_the_switch(merchant: Merchant, receiver: Receiver) -> None:
+    api = merchant.client()
+    endpoint = register(api, receiver.url)
+    rotated = rotate(api, endpoint)
+    assert DAY - 60 < instant(rotated["rotates_at"]) - time.time() <= DAY + 1
+    assert api.post("/test/clock", json={"advance_seconds": 2 * DAY}).status_code == 200
+    demand_both(next_received(api, receiver), endpoint["secret"], rotated["secret"])
+    assert api.get(f"/webhooks/{endpoint['id']}").json()["data"]["rotates_at"] == rotated["rotates_at"]
+
+
+def test_without_an_overlap_the_new_secret_signs_at_once(merchant: Merchant, receiver: Receiver) -> None:
+    api = merchant.client()
+    endpoint = register(api, receiver.url)
+    rotated = rotate(api, endpoint, overlap_seconds=0)
+    assert rotated == endpoint | {"secret": rotated["secret"]}
+    demand_only(next_received(api, receiver), rotated["secret"], endpoint["secret"])
+
+
+def test_a_second_rotation_waits_for_the_first_unless_it_switches_at_once(
+    gateway: Gateway, merchant: Merchant, receiver: Receiver
+) -> None:
+    api = merchant.client()
+    endpoint = register(api, receiver.url)
+    path = f"/webhooks/{endpoint['id']}/rotate-secret"
+    second = rotate(api, endpoint, overlap_seconds=600)["secret"]
+    for body in ({}, {"overlap_seconds": 1}, {"overlap_seconds": 604_800}):
+        refused = api.post(path, json=body)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "invalid_state")
+    demand_both(next_received(api, receiver), endpoint["secret"], second)
+    third = rotate(api, endpoint, overlap_seconds=0)["secret"]
+    demand_only(next_received(api, receiver), third, second, endpoint["secret"])
+    (row,) = query(
+        gateway,
+        "SELECT sealed_secret, sealed_next_secret FROM webhook_endpoints WHERE account_id = $1",
+        account_of(gateway, merchant.sandbox["admin_key"]),
+    )
+    assert row["sealed_next_secret"] is None
+    assert third.encode() not in row["sealed_secret"]
+
+
+def test_a_rotation_is_repeated_with_its_key_and_its_answer_is_stored_sealed(
+    gateway: Gateway, merchant: Merchant
+) -> None:
+    api = merchant.client()
+    endpoint = register(api, "http://shop.example.et/hooks")
+    path, key = f"/webhooks/{endpoint['id']}/rotate-secret", {"Idempotency-Key": "rotate-1"}
+    first, again = api.post(path, headers=key), api.post(path, headers=key)
+    assert first.status_code == again.status_code == 200
+    assert first.content == again.content
+    assert again.headers["idempotent-replayed"] == "true"
+    rows = query(
+        gateway,
+        "SELECT answer, is_sealed FROM idempotency_keys WHERE account_id = $1",
+        account_of(gateway, merchant.sandbox["admin_key"]),
+    )
+    assert [row["is_sealed"] for row in rows] == [True]
+    assert b"whsec_" not in rows[0]["answer"]
+    assert merchant.client(role="read_only").post(path, headers=key).status_code == 403
+
+
+@pytest.mark.parametrize("seconds", [-1, 604_801, 1.5, "60", True])
+def test_an_overlap_is_whole_seconds_up_to_a_week(shop: Merchant, seconds: Any) -> None:
+    api = shop.client()
+    endpoint = register(api, "http://shop.example.et/hooks")
+    answer = api.post(f"/webhooks/{endpoint['id']}/rotate-secret", json={"overlap_seconds": seconds})
+    assert answer.status_code == 400
+    assert [fault["field"] for fault in answer.json()["error"]["details"]] == ["overlap_seconds"]
+    api.delete(f"/webhooks/{endpoint['id']}")
