@@ -1,6 +1,6 @@
 """Connections to PostgreSQL, and the words for them: `db` opens transactions, `conn` is inside its caller's."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Any, LiteralString, Protocol, cast
@@ -14,6 +14,7 @@ class Record(Protocol):
     """A row: columns by name."""
 
     def __getitem__(self, column: str, /) -> Any: ...
+    def values(self) -> Iterable[Any]: ...
 
 
 class Connection(Protocol):

@@ -13,6 +13,9 @@ from zembil.wire import encoded
 
 ATTEMPTS_MAX = 3
 
+EndpointKey = tuple[int, uuid.UUID]
+"""An endpoint, by account and id."""
+
 
 class EventType(StrEnum):
     PAYMENT_CREATED = "payment.created"
@@ -142,7 +145,6 @@ class Dispatch:
     delivery_id: uuid.UUID
     event_id: uuid.UUID
     attempt: int
-    started_at: datetime
     url: str
     is_test: bool
     sealed_secret: bytes = field(repr=False)
