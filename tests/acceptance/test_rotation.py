@@ -13,6 +13,7 @@ from tests.acceptance.test_main_job import is_a_standard_webhook, is_signed_as_t
 from tests.support.database import account_of, query
 from tests.support.gateway import Gateway, Merchant
 from tests.support.receiver import Received, Receiver
+from tests.support.verifiers import EXAMPLE_VERIFIERS, LIBRARIES, Case
 
 DAY = 86_400
 
@@ -62,6 +63,30 @@ def demand_only(received: Received, secret: str, *former: str) -> None:
             is_a_standard_webhook(received, other)
 
 
+def who_verifies_sees(
+    told: list[Received],
+    old: str,
+    new: str,
+    *,
+    contract: tuple[bool, bool],
+    standard: tuple[bool, bool] = (True, True),
+) -> None:
+    """Who knows the old secret and who knows the new one: whether either signature is right to them, in all of these.
+
+    The contract's receiver looks at the contract's header and at nothing else. The code that we publish looks at the
+    header of the next secret too, so that it may know either.
+    """
+    for secret, contract_is_right, standard_is_right in zip((old, new), contract, standard, strict=True):
+        assert {is_signed_as_the_contract_says(received, secret) for received in told} == {contract_is_right}
+        cases = [Case(secret, received.headers, received.body.decode()) for received in told]
+        for library in LIBRARIES:
+            assert {verdict.webhook_signature for verdict in library(cases)} == {standard_is_right}
+        for example in EXAMPLE_VERIFIERS:
+            verdicts = example(cases)
+            assert {verdict.webhook_signature for verdict in verdicts} == {standard_is_right}
+            assert {verdict.zembil_signature for verdict in verdicts} == {standard_is_right}
+
+
 def test_receivers_see_no_failure_while_a_secret_is_rotated_with_an_overlap(
     merchant: Merchant, receiver: Receiver
 ) -> None:
@@ -85,6 +110,8 @@ def test_receivers_see_no_failure_while_a_secret_is_rotated_with_an_overlap(
     after = [received for received in told if "zembil-signature-next" not in received.headers]
     assert during
     assert after
+    who_verifies_sees(during, old, new, contract=(True, False))
+    who_verifies_sees(after, old, new, contract=(False, True), standard=(False, True))
     for received in during:
         assert int(received.headers["zembil-timestamp"]) <= switch
         demand_both(received, old, new)
