@@ -91,7 +91,7 @@ class Sender:
                 (True, self._settings.webhook_allow_networks),
                 (False, self._settings.webhook_allow_networks + self._settings.sandbox_webhook_allow_networks),
             ):
-                self._sessions[livemode] = await stack.enter_async_context(_session(allowed))
+                self._sessions[livemode] = await stack.enter_async_context(session(allowed))
             while not stopping.is_set():
                 there_may_be_more = await self._send_what_is_due()
                 await self._bell.wait(seconds_max=_CLAIM_SECONDS if there_may_be_more else POLL_SECONDS)
@@ -216,7 +216,7 @@ async def _record(conn: Connection, ended: Sequence[tuple[Dispatch, Attempted]],
     return [None] * len(ended)
 
 
-def _session(allowed: Networks) -> aiohttp.ClientSession:
+def session(allowed: Networks) -> aiohttp.ClientSession:
     def judged_socket(address: aiohttp.AddrInfoType) -> socket.socket:  # pyright: ignore[reportUnknownParameterType]
         family, kind, protocol, _, (ip, *_) = cast("tuple[int, int, int, str, tuple[str, int]]", address)
         if not may_be_dialled(ip, allowed=allowed):
