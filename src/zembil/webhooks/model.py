@@ -146,10 +146,10 @@ class Dispatch:
     event_id: uuid.UUID
     attempt: int
     url: str
-    is_test: bool
     sealed_secret: bytes = field(repr=False)
     sealed_next_secret: bytes | None = field(repr=False)
     rotates_at: datetime | None
+    is_test: bool
     payload: bytes = field(repr=False)
 
 

@@ -39,6 +39,15 @@ async def insert_events(conn: Connection, events: Sequence[Event]) -> None:
     )
 
 
+async def plan_anew(conn: Connection) -> None:
+    """Until the transaction ends, every statement is planned for what the tables hold now.
+
+    A plan is kept for long otherwise, and one made while the queue was empty reads all of it for each row: that is slow
+    when 200,000 rows have come.
+    """
+    await conn.execute("SET LOCAL plan_cache_mode = force_custom_plan")
+
+
 async def lock_endpoints_with_room(
     conn: Connection, *, after: EndpointKey, per_endpoint: int, limit: int
 ) -> list[EndpointKey]:
@@ -120,12 +129,11 @@ async def claim_due(
             SELECT c.account_id, c.id, c.attempts_made, statement_timestamp() + a.clock_offset
             FROM claimed c JOIN accounts a ON a.id = c.account_id
         )
-        SELECT c.account_id, a.livemode, c.endpoint_id, c.id AS delivery_id, c.event_id, c.attempts_made AS attempt,
-            w.url, e.is_test, w.sealed_secret, w.sealed_next_secret, w.rotates_at, e.payload
+        SELECT c.account_id, a.livemode, c.endpoint_id, c.id, c.event_id, c.attempts_made, w.url, w.sealed_secret,
+            w.sealed_next_secret, w.rotates_at
         FROM claimed c
             JOIN accounts a ON a.id = c.account_id
             JOIN webhook_endpoints w ON w.account_id = c.account_id AND w.id = c.endpoint_id
-            JOIN events e ON e.account_id = c.account_id AND e.id = c.event_id
         """,
         [account_id for account_id, _ in endpoints],
         [endpoint_id for _, endpoint_id in endpoints],
@@ -134,7 +142,32 @@ async def claim_due(
         per_endpoint,
         limit,
     )
-    return [Dispatch(*row.values()) for row in rows]
+    events = await _find_events(conn, [(row["account_id"], row["event_id"]) for row in rows])
+    return [
+        Dispatch(*row.values(), is_test=is_test, payload=payload)
+        for row in rows
+        for is_test, payload in [events[row["event_id"]]]
+    ]
+
+
+async def _find_events(conn: Connection, keys: Sequence[tuple[int, uuid.UUID]]) -> dict[uuid.UUID, tuple[bool, bytes]]:
+    """By id, whether it is a test event, and its payload."""
+    if not keys:
+        return {}
+    event_ids = [event_id for _, event_id in keys]
+    # The bounds tell the planner which months it need not look at.
+    rows = await conn.fetch(
+        """
+        SELECT e.id, e.is_test, e.payload
+        FROM unnest($1::bigint[], $2::uuid[]) AS asked (account_id, id)
+            JOIN events e ON e.account_id = asked.account_id AND e.id = asked.id AND e.id BETWEEN $3 AND $4
+        """,
+        [account_id for account_id, _ in keys],
+        event_ids,
+        min(event_ids),
+        max(event_ids),
+    )
+    return {row["id"]: (row["is_test"], row["payload"]) for row in rows}
 
 
 # Moves what is `over` (with its `status`) to its last word, and tells their endpoints. Answers the endpoints that fail
@@ -183,7 +216,7 @@ async def record_attempts(conn: Connection, ended: Sequence[tuple[Dispatch, Atte
                 response_body = asked.answer
             FROM asked
             WHERE a.account_id = asked.account_id AND a.delivery_id = asked.id AND a.number = asked.attempt
-                AND a.latency_ms IS NULL
+                AND a.latency_ms IS NULL AND a.delivery_id BETWEEN $11 AND $12
         ), waits AS (
             UPDATE pending_deliveries p SET due_at = statement_timestamp() + asked.delay, in_flight_until = NULL
             FROM asked
@@ -208,6 +241,8 @@ async def record_attempts(conn: Connection, ended: Sequence[tuple[Dispatch, Atte
         [came.status_code for _, came in ended],
         [came.error for _, came in ended],
         [came.response_body or None for _, came in ended],
+        min(sent.delivery_id for sent, _ in ended),  # which months the planner need not look at
+        max(sent.delivery_id for sent, _ in ended),
     )
     return [row["id"] for row in rows if row["is_new"]]
 

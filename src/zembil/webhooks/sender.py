@@ -1,7 +1,6 @@
 """Sends what is due: claims deliveries, posts them, records what came of it. Nothing is sent inside a transaction."""
 
 import asyncio
-import itertools
 import socket
 import threading
 import time
@@ -27,6 +26,7 @@ from zembil.ids import Prefix
 from zembil.telemetry import log
 from zembil.webhooks import lifecycle, queries, signature
 from zembil.webhooks.addresses import may_be_dialled
+from zembil.webhooks.answers import Connector
 from zembil.webhooks.model import ATTEMPTS_MAX, Attempted, Dispatch, EndpointKey
 from zembil.webhooks.operations import log_failing, secret_binding
 
@@ -46,7 +46,6 @@ _ANSWER_BYTES_KEPT_MAX = 4096
 _BEFORE_ALL = (0, uuid.UUID(int=0))
 # What arrives between two turns of the event loop. Everything that is there is parsed in one go, so it must be little.
 _RECEIVE_BUFFER_BYTES = 16 * 1024
-_INTERIM_ANSWERS_MAX = 10
 
 
 class Bell:
@@ -130,6 +129,7 @@ class Sender:
 
     async def _claim(self, room: int) -> list[Dispatch]:
         async with transaction(self._db) as conn:
+            await queries.plan_anew(conn)
             endpoints = await queries.lock_endpoints_with_room(
                 conn, after=self._after, per_endpoint=IN_FLIGHT_PER_ENDPOINT_MAX, limit=room
             )
@@ -211,7 +211,10 @@ class Sender:
 
 
 async def _record(conn: Connection, ended: Sequence[tuple[Dispatch, Attempted]], _: int) -> Sequence[None]:
-    for endpoint_id in await queries.record_attempts(conn, ended):
+    async with conn.transaction():
+        await queries.plan_anew(conn)
+        failing = await queries.record_attempts(conn, ended)
+    for endpoint_id in failing:
         log_failing(endpoint_id)
     return [None] * len(ended)
 
@@ -226,7 +229,7 @@ def session(allowed: Networks) -> aiohttp.ClientSession:
         return dialling
 
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(
+        connector=Connector(
             socket_factory=judged_socket,
             resolver=Resolver(),
             use_dns_cache=False,
@@ -234,33 +237,11 @@ def session(allowed: Networks) -> aiohttp.ClientSession:
             keepalive_timeout=IDLE_SECONDS_MAX,
         ),
         timeout=aiohttp.ClientTimeout(total=None),  # an attempt has its own
-        response_class=_Answer,
         trust_env=False,
         auto_decompress=False,
         cookie_jar=aiohttp.DummyCookieJar(),
         skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
     )
-
-
-class _Answer(aiohttp.ClientResponse):
-    """An answer that has to come to the point: one that says "continue" without end would keep the event loop busy."""
-
-    async def start(self, connection: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
-        protocol = connection.protocol
-        if protocol is None:
-            return await super().start(connection)
-        read, reads = protocol.read, itertools.count()
-
-        async def read_a_few() -> object:
-            if next(reads) > _INTERIM_ANSWERS_MAX:
-                raise aiohttp.ClientPayloadError
-            return await read()
-
-        vars(protocol)["read"] = read_a_few
-        try:
-            return await super().start(connection)
-        finally:
-            del vars(protocol)["read"]
 
 
 class Resolver(AbstractResolver):
@@ -338,6 +319,8 @@ def _kind_of(failure: Exception) -> str:
             return "address_refused"
         case AddressRefused():
             return "address_refused"
+        case aiohttp.ClientConnectorError() if isinstance(failure.os_error, ConnectionResetError):
+            return "connection_reset"  # while TLS was being agreed on
         case aiohttp.ClientConnectorError():
             return "connection_refused"
         case aiohttp.ClientOSError() | aiohttp.ServerDisconnectedError() | OSError():
