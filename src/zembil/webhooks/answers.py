@@ -38,10 +38,19 @@ class AnswerReader(ResponseHandler):
     def data_received(self, data: bytes) -> None:
         self._bytes_left -= len(data)
         if self._bytes_left < 0:
-            if self.transport is not None:
-                self.set_exception(aiohttp.ClientPayloadError())
-                self.transport.close()
+            self._refuse()
             return
         for part in _HEAD_ENDS.split(data):
             if part or not data:
                 super().data_received(part)
+            if self.exception() is not None:
+                self._refuse()
+                return
+
+    def _refuse(self) -> None:
+        """End the connection, and tell whoever waits for the head or for the body."""
+        if self._payload is not None:
+            self._payload.set_exception(aiohttp.ClientPayloadError())
+        if self.transport is not None:
+            self.set_exception(aiohttp.ClientPayloadError())
+            self.transport.close()
