@@ -1,7 +1,5 @@
 """Receivers that misbehave in every way known to us, all at once: three attempts each, and nobody else notices."""
 
-import json
-import os
 import socket
 import ssl
 import threading
@@ -12,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -37,7 +34,7 @@ from tests.support.hostile import (
     stalls,
 )
 from tests.support.receiver import Receiver
-from tests.support.serving import Deployment, deployed
+from tests.support.serving import Deployment, deployed, names_as_told
 
 GROWTH_BYTES_MAX = 50 * 1024 * 1024
 WAIT_SECONDS_MAX = 3  # of somebody whose receiver behaves
@@ -190,16 +187,12 @@ def deployment(
     gateway: Gateway, authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Deployment]:
     directory = tmp_path_factory.mktemp("hostile")
-    names = directory / "names.json"
-    names.write_text(json.dumps(NAMES))
-    path = [str(Path(__file__).parents[1] / "support/names"), os.environ.get("PYTHONPATH", "")]
     settings = {
         "ZEMBIL_SANDBOX_WEBHOOK_ALLOW_CIDRS": "127.0.0.1/32",
         "ZEMBIL_WEBHOOK_ENDPOINTS_MAX": "1000",
         "ZEMBIL_RATE_LIMIT_SANDBOX": "0",
         "SSL_CERT_FILE": str(authority.bundle),
-        "ZEMBIL_TEST_NAMES": str(names),
-        "PYTHONPATH": os.pathsep.join(filter(None, path)),
+        **names_as_told(directory, NAMES),
     }
     with deployed(gateway, directory / "log", **settings) as deployment:
         yield deployment
@@ -251,12 +244,12 @@ def test_hostile_receivers_get_three_attempts_and_nobody_else_notices_them(
         stack.callback(bystander.stop)
         bystander.start()
         create(api)
-        _let_all_three_pass(deployment, hostile_merchant)
+        let_all_three_pass(deployment, hostile_merchant)
         bystander.stop()
 
         expected = {name: (row.status, row.error) for name, row in ROWS.items()}
         expected |= {name: (None if row.error else 200, row.error) for name, row in elsewhere.items()}
-        recorded = {name: _recorded(api, endpoint) for name, endpoint in endpoints.items()}
+        recorded = {name: recorded_attempts(api, endpoint) for name, endpoint in endpoints.items()}
         made = {name: _kinds(attempts) for name, attempts in recorded.items()}
         wanted = {name: [kind] * (1 if kind == (200, None) else 3) for name, kind in expected.items()}
         assert [(name, made[name], wanted[name]) for name in expected if made[name] != wanted[name]] == []
@@ -311,7 +304,7 @@ def _elsewhere(stack: ExitStack, authority: Authority) -> dict[str, Elsewhere]:
     }
 
 
-def _let_all_three_pass(deployment: Deployment, merchant: Merchant) -> None:
+def let_all_three_pass(deployment: Deployment, merchant: Merchant) -> None:
     """Wait for each attempt of all who fail, and move the clock to the next."""
     for made, seconds in ((1, 60), (2, 600), (3, 0)):
 
@@ -325,7 +318,7 @@ def _let_all_three_pass(deployment: Deployment, merchant: Merchant) -> None:
     assert waiting(deployment, merchant) == []
 
 
-def _recorded(api: httpx2.Client, endpoint: dict[str, Any]) -> list[dict[str, Any]]:
+def recorded_attempts(api: httpx2.Client, endpoint: dict[str, Any]) -> list[dict[str, Any]]:
     (delivery,) = deliveries(api, endpoint)
     answer = api.get(f"/deliveries/{delivery['id']}")
     assert answer.status_code == 200

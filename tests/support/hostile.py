@@ -31,8 +31,12 @@ class HostileServer:
         self._stopping = asyncio.Event()
         self._thread.start()
 
+    @property
+    def port(self) -> int:
+        return self._listening.getsockname()[1]
+
     def url(self, path: str, *, scheme: str = "http", host: str = "127.0.0.1") -> str:
-        return f"{scheme}://{host}:{self._listening.getsockname()[1]}/{path}"
+        return f"{scheme}://{host}:{self.port}/{path}"
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._stopping.set)

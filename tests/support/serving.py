@@ -1,6 +1,7 @@
 """A `zembil serve` of our own: another process of the same deployment, or a deployment by itself."""
 
 import base64
+import json
 import os
 import secrets
 import socket
@@ -32,6 +33,7 @@ class Deployment:
     origin: str
     database_url: str
     process: "subprocess.Popen[bytes]"
+    log: Path
 
     def new_merchant(self) -> Merchant:
         return new_merchant(self, "Abebe's shop")
@@ -44,7 +46,15 @@ def deployed(gateway: Gateway, log: Path, **settings: str) -> Generator[Deployme
     query(gateway, f"CREATE DATABASE {name}")
     database_url = urlsplit(gateway.database_url)._replace(path=f"/{name}").geturl()
     with _process(database_url, log, settings) as (origin, process):
-        yield Deployment(origin, database_url, process)
+        yield Deployment(origin, database_url, process, log)
+
+
+def names_as_told(directory: Path, table: Mapping[str, list[list[str]]]) -> dict[str, str]:
+    """Settings of a process to which names mean what this table says; see names/sitecustomize.py."""
+    path = directory / "names.json"
+    path.write_text(json.dumps(table))
+    found_first = [str(Path(__file__).with_name("names")), os.environ.get("PYTHONPATH", "")]
+    return {"ZEMBIL_TEST_NAMES": str(path), "PYTHONPATH": os.pathsep.join(filter(None, found_first))}
 
 
 @contextmanager
