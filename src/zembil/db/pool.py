@@ -24,7 +24,9 @@ class Connection(Protocol):
     async def fetch(self, query: LiteralString, *args: object) -> list[Record]: ...
     async def fetchrow(self, query: LiteralString, *args: object) -> Record | None: ...
     async def fetchval(self, query: LiteralString, *args: object) -> Any: ...
-    def transaction(self) -> AbstractAsyncContextManager[object]: ...
+    def transaction(
+        self, *, isolation: str | None = None, readonly: bool = False
+    ) -> AbstractAsyncContextManager[object]: ...
 
 
 class Database(Protocol):
@@ -110,6 +112,17 @@ async def reading(db: Database) -> AsyncGenerator[Connection]:
     """A connection for one statement. Raises ServiceUnavailable if the database is away."""
     with database_faults():
         async with db.acquire(timeout=ACQUIRE_TIMEOUT_SECONDS) as conn:
+            yield conn
+
+
+@asynccontextmanager
+async def snapshot(db: Database) -> AsyncGenerator[Connection]:
+    """A connection for statements that all see one moment. Raises ServiceUnavailable if the database is away."""
+    with database_faults():
+        async with (
+            db.acquire(timeout=ACQUIRE_TIMEOUT_SECONDS) as conn,
+            conn.transaction(isolation="repeatable_read", readonly=True),
+        ):
             yield conn
 
 
