@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 
 from zembil import rail_notifications
 from zembil.config import Settings
 from zembil.db.clock import Clock
-from zembil.db.migrate import make_months
+from zembil.db.migrate import drop_months, make_months
 from zembil.db.pool import Database, reading
 from zembil.errors import ServiceUnavailable
 from zembil.payments.charger import Charger
@@ -49,9 +50,12 @@ async def run_worker(db: Database, clock: Clock, settings: Settings, bell: Bell,
     async def measure_the_clock() -> None:
         await clock.measure(db)
 
-    async def make_the_months() -> None:
+    async def keep_the_months() -> None:
         async with reading(db) as conn:
             await make_months(conn, at=clock.now())
+            dropped = await drop_months(conn, before=clock.now() - timedelta(days=settings.history_days))
+        for month in dropped:
+            log.info("history.dropped", month=month)
 
     async def forget_old_keys() -> None:
         forgotten = _KEYS_MAX
@@ -65,7 +69,7 @@ async def run_worker(db: Database, clock: Clock, settings: Settings, bell: Bell,
         loops.create_task(_every(_PAYMENTS_SECONDS, work_on_refunds, stopping))
         loops.create_task(_every(_QUEUE_SECONDS, tidy_the_queue, stopping))
         loops.create_task(_every(_CLOCK_SECONDS, measure_the_clock, stopping))
-        loops.create_task(_every(_MONTHS_SECONDS, make_the_months, stopping))
+        loops.create_task(_every(_MONTHS_SECONDS, keep_the_months, stopping))
         loops.create_task(_every(_KEYS_SECONDS, forget_old_keys, stopping))
 
 
