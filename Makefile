@@ -60,7 +60,7 @@ tools: setup  # What the tests run besides Python; as root on Debian it is insta
 		for program in $$1; do command -v "$$program" >/dev/null && return; done; \
 		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$2 >/dev/null || \
-		echo "Tests that need $$2 will fail. On Debian: apt-get install $$2" >&2; \
+		echo "Some tests will fail. On Debian: apt-get install $$2" >&2; \
 	}; \
 	ensure "chromium chromium-browser google-chrome" "chromium fonts-noto-core"; \
 	ensure node nodejs; ensure npm "--no-install-recommends npm"; ensure php php-cli
