@@ -1,5 +1,7 @@
 """Draining a backlog of deliveries: one `zembil worker` claims, signs, sends and records, against bare aiohttp.
 
+And what others wait when one receiver holds every request and another one is not there.
+
 `python -m benchmarks.deliveries` is the bare part: the same requests with the same connector, and nothing else.
 """
 
@@ -8,6 +10,7 @@ import base64
 import itertools
 import os
 import secrets
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,7 +28,7 @@ import uvloop
 from yarl import URL
 
 from benchmarks import processes
-from benchmarks.figures import Figure, Say
+from benchmarks.figures import Figure, Say, percentile
 from zembil.accounts.model import Account, LateMoney
 from zembil.accounts.operations import create_merchant
 from zembil.db.embedded import EmbeddedPostgres
@@ -39,6 +42,9 @@ ACCOUNTS, ENDPOINTS_OF_EACH = 8, 8
 _BACKLOG, _BACKLOG_SHORT = 200_000, 20_000
 _BARE_SECONDS, _BARE_SECONDS_SHORT = 10.0, 3.0
 _POLL_SECONDS = 0.5
+_ISOLATION_SECONDS, _ISOLATION_SECONDS_SHORT = 20.0, 5.0
+_TICK_SECONDS = 0.25
+_HELD = 500
 _DRAIN_SECONDS_MAX = 600
 
 
@@ -77,7 +83,11 @@ def measure(*, short: bool, say: Say) -> list[Figure]:
     backlog = _BACKLOG_SHORT if short else _BACKLOG
     with tempfile.TemporaryDirectory(prefix="zembil-bench-") as name:
         directory = Path(name)
-        with _receiving() as origin, EmbeddedPostgres.start(directory / "postgres") as postgres:
+        with (
+            _receiving() as origin,
+            _receiving("--hold") as holding,
+            EmbeddedPostgres.start(directory / "postgres") as postgres,
+        ):
             urls = [f"{origin}/hooks/{number}" for number in range(ACCOUNTS * ENDPOINTS_OF_EACH)]
             say("deliveries: aiohttp alone")
             seconds = _BARE_SECONDS_SHORT if short else _BARE_SECONDS
@@ -91,12 +101,16 @@ def measure(*, short: bool, say: Say) -> list[Figure]:
             }
             with processes.working(postgres.url, directory / "worker.log", environment) as worker:
                 drained = asyncio.run(_drained(postgres.url, psutil.Process(worker.pid), backlog))
-    return _figures(drained, bare_per_second, bare_cpu_us)
+                say("deliveries: beside one receiver that holds and one that is not there")
+                seconds = _ISOLATION_SECONDS_SHORT if short else _ISOLATION_SECONDS
+                waits_ms = asyncio.run(_waits(postgres.url, f"{holding}/", seconds=seconds))
+    return [*_figures(drained, bare_per_second, bare_cpu_us), *_wait_figures(waits_ms)]
 
 
 @contextmanager
-def _receiving() -> Generator[str]:
-    with subprocess.Popen([sys.executable, "-m", "benchmarks.receiving"], stdout=subprocess.PIPE, text=True) as process:
+def _receiving(*options: str) -> Generator[str]:
+    command = [sys.executable, "-m", "benchmarks.receiving", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             yield f"http://127.0.0.1:{int(process.stdout.readline())}"
@@ -226,6 +240,90 @@ def _figures(drained: _Drained, bare_per_second: float, bare_cpu_us: float) -> l
         Figure(name="processor of aiohttp alone", value=bare_cpu_us, unit="µs", note="per request"),
         Figure(name="memory of the worker, at a tenth", value=drained.resident_mb[tenth], unit="MB"),
         Figure(name="memory of the worker, growth from there to the end", value=grown_mb, unit="MB", at_most=10),
+    ]
+
+
+# Beside bad receivers
+
+
+async def _waits(database_url: str, held_url: str, *, seconds: float) -> list[float]:
+    """Milliseconds from an event to its first attempt, at every endpoint but the two that are bad."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nobody_url = f"http://127.0.0.1:{closed.getsockname()[1]}/"
+    async with connection(database_url) as conn:
+        await _spoil(conn, held_url, nobody_url)
+        for _ in range(int(seconds / _TICK_SECONDS)):
+            await _tell_everyone(conn)
+            await asyncio.sleep(_TICK_SECONDS)
+        await asyncio.sleep(2)
+        rows = await conn.fetch(
+            """
+            SELECT extract(epoch FROM coalesce(a.started_at, now()) - e.created_at) * 1000 AS ms
+            FROM events e
+                JOIN (
+                    SELECT id, event_id FROM deliveries UNION ALL SELECT id, event_id FROM pending_deliveries
+                ) d ON d.event_id = e.id
+                LEFT JOIN delivery_attempts a ON a.delivery_id = d.id AND a.number = 1
+            WHERE e.type = 'payment.completed'
+            """
+        )
+    return [float(row["ms"]) for row in rows]
+
+
+async def _spoil(conn: Connection, held_url: str, nobody_url: str) -> None:
+    """Make two endpoints of the first account bad, with events of their own waiting."""
+    await conn.execute(
+        """
+        WITH bad AS (
+            SELECT account_id, id, row_number() OVER () AS number
+            FROM (SELECT account_id, id FROM webhook_endpoints ORDER BY account_id, id LIMIT 2) first
+        ), spoilt AS (
+            UPDATE webhook_endpoints w
+            SET url = CASE bad.number WHEN 1 THEN $1 ELSE $2 END, events = '{customer.created}'
+            FROM bad WHERE w.account_id = bad.account_id AND w.id = bad.id
+        ), told AS (
+            INSERT INTO events (account_id, id, object_id, sequence, type, created_at, payload)
+            SELECT (SELECT min(account_id) FROM bad), uuidv7(), gen_random_uuid(), 1, 'customer.created', now(), '{}'
+            FROM generate_series(1, $3::integer)
+            RETURNING account_id, id
+        )
+        INSERT INTO pending_deliveries (account_id, endpoint_id, id, event_id, due_at)
+        SELECT told.account_id, bad.id, uuidv7(), told.id, now() FROM told CROSS JOIN bad
+        """,
+        held_url,
+        nobody_url,
+        _HELD,
+    )
+
+
+async def _tell_everyone(conn: Connection) -> None:
+    await conn.execute(
+        """
+        WITH told AS (
+            INSERT INTO events (account_id, id, object_id, sequence, type, created_at, payload)
+            SELECT account_id, uuidv7(), gen_random_uuid(), 1, 'payment.completed', now(), convert_to($1, 'UTF8')
+            FROM (SELECT DISTINCT account_id FROM webhook_endpoints) a
+            RETURNING account_id, id
+        )
+        INSERT INTO pending_deliveries (account_id, endpoint_id, id, event_id, due_at)
+        SELECT told.account_id, w.id, uuidv7(), told.id, now()
+        FROM told JOIN webhook_endpoints w ON w.account_id = told.account_id AND w.events = '{*}'
+        """,
+        payload(),
+    )
+
+
+def _wait_figures(waits_ms: list[float]) -> list[Figure]:
+    note = f"{len(waits_ms)} events of other endpoints; {_HELD} wait for each of the bad ones"
+    return [
+        Figure(name="event to first attempt beside bad receivers, p50", value=percentile(waits_ms, 50), unit="ms"),
+        Figure(
+            name="event to first attempt beside bad receivers, p99",
+            value=percentile(waits_ms, 99),
+            unit="ms",
+            at_most=2000,
+            note=note,
+        ),
     ]
 
 

@@ -1,9 +1,10 @@
 """A receiver that answers 200 to every POST at once: little HTTP, so that it is not what is measured.
 
-`python -m benchmarks.receiving` listens on a free port of 127.0.0.1 and prints it.
+`python -m benchmarks.receiving` listens on a free port of 127.0.0.1 and prints it. With `--hold` it never answers.
 """
 
 import asyncio
+import sys
 from typing import cast
 
 import uvloop
@@ -36,11 +37,11 @@ class _Receiving(asyncio.Protocol):
                 self._transport.write(_ANSWER)
 
 
-async def _serve() -> None:
-    server = await asyncio.get_running_loop().create_server(_Receiving, "127.0.0.1", 0, backlog=1024)
+async def _serve(protocol: type[asyncio.Protocol]) -> None:
+    server = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    uvloop.run(_serve())
+    uvloop.run(_serve(asyncio.Protocol if "--hold" in sys.argv else _Receiving))
