@@ -65,6 +65,7 @@ class _Drained:
     left: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
     resident_mb: list[float] = field(default_factory=list[float])
     worker_cpu_us: float = 0.0
+    postgres_cpu_us: float = 0.0
 
     @property
     def per_second(self) -> float:
@@ -179,7 +180,9 @@ async def _drained(database_url: str, worker: psutil.Process, backlog: int) -> _
     async with connection(database_url) as conn:
         # From the first attempt on: what the start of a process takes is measured elsewhere.
         await _first_attempt(conn)
+        postmaster = psutil.Process(await conn.fetchval("SELECT pg_backend_pid()")).parent()
         began, cpu_seconds = time.monotonic(), sum(worker.cpu_times()[:2])
+        postgres_cpu_seconds = _cpu_seconds(postmaster)
         backlog_then = await _left(conn)
         while (left := await _left(conn)) > 0:
             if time.monotonic() - began > _DRAIN_SECONDS_MAX:
@@ -190,9 +193,17 @@ async def _drained(database_url: str, worker: psutil.Process, backlog: int) -> _
         drained.seconds = time.monotonic() - began
         drained.left.append((drained.seconds, 0))
         drained.worker_cpu_us = 1e6 * (sum(worker.cpu_times()[:2]) - cpu_seconds) / backlog
+        drained.postgres_cpu_us = 1e6 * (_cpu_seconds(postmaster) - postgres_cpu_seconds) / backlog
         await _demand_records(conn, backlog)
     drained.backlog = backlog_then
     return drained
+
+
+def _cpu_seconds(postmaster: psutil.Process | None) -> float:
+    """What PostgreSQL has taken, in all its processes; those that have ended are counted by the first."""
+    if postmaster is None:
+        return 0.0
+    return sum(postmaster.cpu_times()[:4]) + sum(sum(child.cpu_times()[:2]) for child in postmaster.children())
 
 
 async def _first_attempt(conn: Connection) -> None:
@@ -237,6 +248,7 @@ def _figures(drained: _Drained, bare_per_second: float, bare_cpu_us: float) -> l
         ),
         Figure(name="deliveries against aiohttp alone", value=drained.per_second / bare_per_second),
         Figure(name="processor of the worker", value=drained.worker_cpu_us, unit="µs", note="per delivery"),
+        Figure(name="processor of PostgreSQL", value=drained.postgres_cpu_us, unit="µs", note="per delivery"),
         Figure(name="processor of aiohttp alone", value=bare_cpu_us, unit="µs", note="per request"),
         Figure(name="memory of the worker, at a tenth", value=drained.resident_mb[tenth], unit="MB"),
         Figure(name="memory of the worker, growth from there to the end", value=grown_mb, unit="MB", at_most=10),
