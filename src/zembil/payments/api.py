@@ -68,8 +68,7 @@ class CreatePayment(Struct, frozen=True):
 
     @staticmethod
     def faults_between(field: Callable[[str], Any]) -> Iterator[Fault]:
-        customer: CustomerOfPayment | None = field("customer")
-        if field("mobile_money_provider") is not None and (customer is None or customer.phone is None):
+        if field("mobile_money_provider") is not None and field("customer.phone") is None:
             yield Fault("customer.phone", "A prompt is pushed to this phone; it is required here.")
 
 

@@ -30,7 +30,10 @@ Checks = Mapping[str, Check]
 """Checks by the name of a field of the body: what the account or the settings say of its value."""
 
 Between = Callable[[Callable[[str], Any]], Iterator[Fault]]
-"""`faults_between` of a body, a static method: what fields demand of each other. Reads them by name; None is none."""
+"""`faults_between` of a body, a static method: what fields demand of each other.
+
+Reads them by their names (`customer.phone`). None is none; what was given is something, also if it is faulty.
+"""
 
 DEPTH_MAX = 32
 _INTEGER_DIGITS_MAX = 30
@@ -133,11 +136,13 @@ class _Form(Generic[T]):
                     yield Fault(path + field.name + fault.field, fault.message)
             if field.form:
                 yield from field.form.faults(part, f"{path}{field.name}.")
-        yield from self.between(lambda name: _none_if_unset(getattr(value, name)))
+        yield from self.between(lambda name: _part_of(value, name))
 
 
-def _none_if_unset(part: Any) -> Any:
-    return None if part is UNSET else part
+def _part_of(value: Any, name: str) -> Any:
+    for step in name.split("."):
+        value = getattr(value, step, None)
+    return None if value is UNSET else value
 
 
 def _nothing_between(field: Callable[[str], Any]) -> Iterator[Fault]:
@@ -276,9 +281,15 @@ def _converted(
         for fault in found:
             faults.setdefault(fault.field, fault)
         complete = complete and field.name in values
-    for fault in form.between(values.get):
+    for fault in form.between(lambda name: _given(document, name)):
         faults.setdefault(path + fault.field, Fault(path + fault.field, fault.message))
     return form.kind(**values) if complete else None
+
+
+def _given(document: Any, name: str) -> Any:
+    for step in name.split("."):
+        document = document.get(step) if isinstance(document, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return document  # pyright: ignore[reportUnknownVariableType]
 
 
 def _faults_of(
