@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
-from typing import Annotated, Any, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -73,20 +73,19 @@ def _more_faults(value: Struct, more: Checks) -> Iterator[Fault]:
 
 def _repeats_no_key(document: Any, body: bytes) -> bool:
     """Without escapes every string has exactly two quotes; a repeated key leaves more of them than strings."""
-    return 2 * _strings_in(document, DEPTH_MAX) == body.count(b'"')
+    return 2 * _strings_in([document], DEPTH_MAX) == body.count(b'"')
 
 
-def _strings_in(node: Any, depth_left: int) -> int:
-    kind = cast(object, type(node))
-    if kind is str:
-        return 1
-    if kind is not dict and kind is not list:
-        return 0
-    if depth_left == 0:
+def _strings_in(node: dict[str, Any] | list[Any], depth_left: int) -> int:
+    if depth_left < 0:
         raise RecursionError
-    if kind is dict:
-        return len(node) + sum([_strings_in(value, depth_left - 1) for value in node.values()])
-    return sum([_strings_in(value, depth_left - 1) for value in node])
+    strings = len(node) if isinstance(node, dict) else 0
+    for value in node.values() if isinstance(node, dict) else node:
+        if type(value) is str:
+            strings += 1
+        elif type(value) in (dict, list):
+            strings += _strings_in(value, depth_left - 1)
+    return strings
 
 
 class _Field:
