@@ -47,13 +47,16 @@ FROM generate_series(1, $1::integer) AS number CROSS JOIN LATERAL (
                     'completed') AS status
 )
 """
+# As if writers and the worker had counted: in every slot of every hour.
 _COUNT = """
 INSERT INTO payment_counts (account_id, hour, slot, pending, completed, failed, cancelled)
-SELECT account_id, coalesce(hour, '-infinity'), 0, count(*) FILTER (WHERE status = 'pending'),
+SELECT account_id, coalesce(hour, '-infinity'), slot, count(*) FILTER (WHERE status = 'pending'),
     count(*) FILTER (WHERE status = 'completed'), count(*) FILTER (WHERE status = 'failed'),
     count(*) FILTER (WHERE status = 'cancelled')
-FROM payments CROSS JOIN LATERAL (SELECT date_trunc('hour', uuid_extract_timestamp(id)) AS hour)
-GROUP BY GROUPING SETS ((account_id, hour), (account_id))
+FROM payments CROSS JOIN LATERAL (
+    SELECT date_trunc('hour', uuid_extract_timestamp(id)) AS hour, ('x' || right(id::text, 1))::bit(4)::integer AS slot
+)
+GROUP BY GROUPING SETS ((account_id, hour, slot), (account_id, slot))
 """
 
 
