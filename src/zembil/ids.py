@@ -36,6 +36,7 @@ class Prefix(StrEnum):
     ACCOUNT = "acc_"
     USER = "usr_"
     ENTRY = "ent_"
+    AUDIT_ENTRY = "aud_"
 
 
 def new_id(at: datetime) -> uuid.UUID:
