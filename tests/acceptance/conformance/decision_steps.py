@@ -373,7 +373,9 @@ def both_dates_are_inclusive(stage: Stage) -> None:
     own = stage.anew()
     made = own.found(own.data(POST("/payments", LEAST)))
     at, day = instant(made["created_at"]), made["created_at"][:10]
-    just_before, just_after = ((at + timedelta(milliseconds=n)).isoformat()[:23] + "Z" for n in (-1, 1))
+    just_before, just_after = (
+        (at + timedelta(milliseconds=n)).isoformat(timespec="milliseconds")[:23] + "Z" for n in (-1, 1)
+    )
 
     def total(query_string: str) -> int:
         return own.data(GET(f"/payments?{query_string}"))["pagination"]["total"]
