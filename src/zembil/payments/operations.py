@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from zembil import ids, instants
 from zembil.accounts.model import Account, LateMoney
@@ -42,8 +42,7 @@ PROMPTS_WINDOW = timedelta(minutes=10)
 COUNT_SLOTS = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaymentOrder:
+class PaymentOrder(Struct, frozen=True, kw_only=True):
     """What a merchant asked for, checked."""
 
     amount_santim: int

@@ -2,10 +2,9 @@
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from zembil import ids
 from zembil.db.pool import Connection, Record
@@ -80,8 +79,7 @@ SELECT id FROM fresh
 """
 
 
-@dataclass(frozen=True, slots=True)
-class NewPayment:
+class NewPayment(Struct, frozen=True):
     """A payment to be written, with the event that tells of it."""
 
     payment: Payment
