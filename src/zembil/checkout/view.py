@@ -14,6 +14,7 @@ from zembil.payments.model import FAILURE_MESSAGES, Charge, ChargeState, Payment
 from zembil.rails import wallets
 from zembil.rails.rail import Wallet
 from zembil.rails.sandbox import SandboxRail
+from zembil.telemetry import masked
 
 WALLET_NAMES = {Wallet.TELEBIRR: "telebirr", Wallet.MPESA: "M-PESA"}
 _NETWORK_NAMES = {Wallet.TELEBIRR: "Ethio telecom", Wallet.MPESA: "Safaricom"}
@@ -107,7 +108,7 @@ def page_of(
         merchant_name=account.merchant_name,
         amount=money.shown(payment.amount_santim),
         currency=money.CURRENCY,
-        description=payment.description,
+        description=payment.description and masked(payment.description),
         sandbox=not account.livemode,
         payment_path=f"/p/{payment.link_token}",
         payment_link=link(payment, public_url),
