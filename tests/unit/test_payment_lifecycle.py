@@ -123,7 +123,7 @@ BECOMES: dict[str, dict[ChargeState, ChargeState | None]] = {
     "succeeded, another amount": dict.fromkeys((S, A, P, D, R), R),
     "failed": dict.fromkeys((S, A, P, D, R), ChargeState.FAILED),
     "cancelled": dict.fromkeys((S, A, P, D, R), ChargeState.CANCELLED),
-    "not sent": dict.fromkeys((S, A, P, D, R), ChargeState.FAILED),
+    "not sent": {S: ChargeState.FAILED, A: D, P: D, D: ChargeState.FAILED, R: ChargeState.FAILED},
     "not found": dict.fromkeys((S, A, P, D, R), D),
     "unknown": dict.fromkeys((S, A, P, D, R), D),
 }
@@ -279,13 +279,24 @@ def test_a_minute_later_not_found_is_not_sent(state: ChargeState) -> None:
     assert (payment.status, payment.charges_sent, payment.open_charge_id) == (PaymentStatus.PENDING, 0, None)
 
 
+@pytest.mark.parametrize("later", [NotFound(), NotSent("no connection")])
 @pytest.mark.parametrize("state", [A, P])
 @pytest.mark.parametrize("doubted", [False, True])
-def test_a_charge_that_the_rail_once_knew_was_sent_whatever_it_says_later(state: ChargeState, doubted: bool) -> None:
+def test_a_charge_that_the_rail_once_knew_was_sent_whatever_it_says_later(
+    state: ChargeState, doubted: bool, later: Outcome
+) -> None:
     payment, charge = PAYMENT, charge_in(state)
     if doubted:
         payment, charge = changed(charge, Unknown("cut"))
-    payment, charge = changed(charge, NotFound(), payment=payment, at=STARTED_AT + timedelta(hours=2))
+    payment, charge = changed(charge, later, payment=payment, at=STARTED_AT + timedelta(hours=2))
+    assert charge.state is ChargeState.IN_DOUBT
+    assert payment == PAYMENT
+
+
+@pytest.mark.parametrize("later", [NotFound(), NotSent("no connection")])
+def test_a_charge_of_which_some_money_came_was_sent_whatever_the_rail_says_later(later: Outcome) -> None:
+    payment, charge = changed(charge_in(S), Succeeded(9_999))
+    payment, charge = changed(charge, later, payment=payment, at=STARTED_AT + timedelta(hours=2))
     assert charge.state is ChargeState.IN_DOUBT
     assert payment == PAYMENT
 

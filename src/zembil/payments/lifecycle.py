@@ -12,6 +12,9 @@ from zembil.webhooks.model import EventType
 
 CHARGES_MAX = 5
 
+# Why money that came waits for an operator: `raw_code` of the charge.
+AMOUNT_DIFFERS = "amount_differs"
+
 # What each change of a payment is told as.
 PAYMENT_CHANGES: dict[tuple[PaymentStatus, PaymentStatus], EventType] = {
     (PaymentStatus.PENDING, PaymentStatus.COMPLETED): EventType.PAYMENT_COMPLETED,
@@ -146,18 +149,24 @@ def after(payment: Payment, charge: Charge, outcome: rail.Outcome, *, now: Momen
             return _came_to_nothing(
                 payment, _ended(charge, ChargeState.CANCELLED, code, outcome.raw_code, now=now), now=now
             )
-        case rail.NotSent():
+        case rail.NotSent() if not _was_known(charge):
             return _not_sent(payment, charge, now=now)
-        case rail.NotFound():
-            waited = now.account_at - charge.started_at
-            was_known = charge.prompted_at is not None or charge.confirmed_at is not None
-            if waited >= doubt.NOT_FOUND_PROVES_AFTER and not was_known:
-                return _not_sent(payment, charge, now=now)
-            return Change(payment, _in_doubt(charge, now=now))
-        case rail.Unknown():
+        case rail.NotFound() if not _was_known(charge) and _is_old(charge, now=now):
+            return _not_sent(payment, charge, now=now)
+        case rail.NotSent() | rail.NotFound() | rail.Unknown():
             return Change(payment, _in_doubt(charge, now=now))
         case _:
             assert_never(outcome)
+
+
+def _was_known(charge: Charge) -> bool:
+    """Whether the rail ever spoke of the charge: then it was sent, whatever is said of it later."""
+    return charge.prompted_at is not None or charge.confirmed_at is not None or charge.raw_code == AMOUNT_DIFFERS
+
+
+def _is_old(charge: Charge, *, now: Moment) -> bool:
+    """Whether it began so long ago that a rail which does not know it has never got it."""
+    return now.account_at - charge.started_at >= doubt.NOT_FOUND_PROVES_AFTER
 
 
 def _money_came(payment: Payment, charge: Charge, outcome: rail.Succeeded, *, now: Moment) -> Change | None:
@@ -171,7 +180,7 @@ def _money_came(payment: Payment, charge: Charge, outcome: rail.Succeeded, *, no
         return None
     reference = outcome.rail_reference or charge.rail_reference
     if charge.state in OPEN_STATES and not is_exact:
-        return Change(payment, _changed(charge, ChargeState.NEEDS_REVIEW, raw_code="amount_differs", ask_at=None))
+        return Change(payment, _changed(charge, ChargeState.NEEDS_REVIEW, raw_code=AMOUNT_DIFFERS, ask_at=None))
     received = replace(charge, ended_at=now.account_at, ask_at=None, rail_reference=reference, failure_code=None)
     if is_exact and (payment.status is PaymentStatus.PENDING or _is_late_money_welcome(payment, now=now)):
         paid = _changed(received, ChargeState.SUCCEEDED)
