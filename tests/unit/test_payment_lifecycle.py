@@ -211,6 +211,30 @@ def test_money_of_another_amount_completes_nothing() -> None:
         assert (change.charge.raw_code, change.charge.ask_at) == ("amount_differs", None)
 
 
+@pytest.mark.parametrize("state", list(ChargeState))
+def test_money_with_another_charges_receipt_is_neither_booked_nor_returned(state: ChargeState) -> None:
+    now = replace(moment(), receipt_is_anothers=True)
+    change = lifecycle.after(PAYMENT, charge_in(state), Succeeded(10_000, "R1"), now=now)
+    if state in ENDED:
+        assert change is None
+        return
+    assert change is not None
+    assert change.charge is not None
+    assert (change.payment, change.told, change.entry_kind) == (PAYMENT, (), None)
+    assert (change.charge.state, change.charge.raw_code) == (ChargeState.NEEDS_REVIEW, "receipt_of_another")
+    assert (change.charge.rail_reference, change.charge.ask_at) == (None, None)
+
+
+@pytest.mark.parametrize("outcome", [AwaitingCustomer("R1"), InProgress("R1")])
+def test_news_under_another_charges_reference_is_news_all_the_same(outcome: Outcome) -> None:
+    plain = after(charge_in(S), outcome)
+    change = lifecycle.after(PAYMENT, charge_in(S), outcome, now=replace(moment(), receipt_is_anothers=True))
+    assert told(change) == told(plain)
+    assert change is not None
+    assert change.charge is not None
+    assert change.charge.rail_reference is None
+
+
 def test_prompting_and_confirming_are_each_told_once() -> None:
     first = after(charge_in(S), AwaitingCustomer())
     assert told(first) == [EventType.PAYMENT_PENDING]

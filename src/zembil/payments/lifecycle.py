@@ -14,6 +14,7 @@ CHARGES_MAX = 5
 
 # Why money that came waits for an operator: `raw_code` of the charge.
 AMOUNT_DIFFERS = "amount_differs"
+RECEIPT_OF_ANOTHER = "receipt_of_another"
 
 # What each change of a payment is told as.
 PAYMENT_CHANGES: dict[tuple[PaymentStatus, PaymentStatus], EventType] = {
@@ -59,6 +60,7 @@ class Moment:
     clock_offset: timedelta
     transaction_id: uuid.UUID  # used if money came
     accepts_late_money: bool  # the account does, and no other payment has taken the reference
+    receipt_is_anothers: bool = False  # the rail names a reference of its own that another charge has
 
     @property
     def account_at(self) -> datetime:
@@ -161,7 +163,8 @@ def after(payment: Payment, charge: Charge, outcome: rail.Outcome, *, now: Momen
 
 def _was_known(charge: Charge) -> bool:
     """Whether the rail ever spoke of the charge: then it was sent, whatever is said of it later."""
-    return charge.prompted_at is not None or charge.confirmed_at is not None or charge.raw_code == AMOUNT_DIFFERS
+    spoken_of = (charge.prompted_at, charge.confirmed_at, charge.rail_reference)
+    return any(spoken_of) or charge.raw_code in (AMOUNT_DIFFERS, RECEIPT_OF_ANOTHER)
 
 
 def _is_old(charge: Charge, *, now: Moment) -> bool:
@@ -173,14 +176,18 @@ def _money_came(payment: Payment, charge: Charge, outcome: rail.Succeeded, *, no
     """The first money completes a payment, also one that had failed or expired if its account takes late money.
 
     Money of another amount completes nothing: an operator sees to it while the charge is open, and afterwards whatever
-    came is returned.
+    came is returned. Money with another charge's receipt is that charge's money, or the rail's mistake: an operator
+    sees to it, and nothing is booked or returned of it twice.
     """
     is_exact = outcome.amount_santim == payment.amount_santim
-    if charge.state in _PAID_STATES or (charge.state not in OPEN_STATES and outcome.amount_santim <= 0):
+    is_open = charge.state in OPEN_STATES
+    if charge.state in _PAID_STATES or (not is_open and (outcome.amount_santim <= 0 or now.receipt_is_anothers)):
         return None
-    reference = outcome.rail_reference or charge.rail_reference
-    if charge.state in OPEN_STATES and not is_exact:
-        return Change(payment, _changed(charge, ChargeState.NEEDS_REVIEW, raw_code=AMOUNT_DIFFERS, ask_at=None))
+    reference = _reference(charge, outcome, now=now)
+    if is_open and (now.receipt_is_anothers or not is_exact):
+        why = RECEIPT_OF_ANOTHER if now.receipt_is_anothers else AMOUNT_DIFFERS
+        doubtful = _changed(charge, ChargeState.NEEDS_REVIEW, raw_code=why, ask_at=None, rail_reference=reference)
+        return Change(payment, doubtful)
     received = replace(charge, ended_at=now.account_at, ask_at=None, rail_reference=reference, failure_code=None)
     if is_exact and (payment.status is PaymentStatus.PENDING or _is_late_money_welcome(payment, now=now)):
         paid = _changed(received, ChargeState.SUCCEEDED)
@@ -190,6 +197,14 @@ def _money_came(payment: Payment, charge: Charge, outcome: rail.Succeeded, *, no
         return Change(payment, paid, ((event_type, payment),), EntryKind.CHARGE_SUCCEEDED)
     surplus = _changed(received, ChargeState.SURPLUS, received_santim=outcome.amount_santim)
     return Change(payment, surplus, (), EntryKind.CHARGE_SURPLUS)
+
+
+def _reference(
+    charge: Charge, outcome: rail.AwaitingCustomer | rail.InProgress | rail.Succeeded, *, now: Moment
+) -> str | None:
+    """The rail's own reference of a charge, which no two charges have."""
+    said = None if now.receipt_is_anothers else outcome.rail_reference
+    return said or charge.rail_reference
 
 
 def _is_late_money_welcome(payment: Payment, *, now: Moment) -> bool:
@@ -222,7 +237,7 @@ def _prompted(payment: Payment, charge: Charge, outcome: rail.AwaitingCustomer, 
         prompted_at=charge.prompted_at or now.account_at,
         asked=0,
         ask_at=now.at + (outcome.news_after or doubt.SILENCE_AT_MOST),
-        rail_reference=outcome.rail_reference or charge.rail_reference,
+        rail_reference=_reference(charge, outcome, now=now),
     )
     return _told(payment, prompted, EventType.PAYMENT_PENDING, is_news=charge.prompted_at is None)
 
@@ -234,7 +249,7 @@ def _confirmed(payment: Payment, charge: Charge, outcome: rail.InProgress, *, no
         confirmed_at=charge.confirmed_at or now.account_at,
         asked=0,
         ask_at=now.at + (outcome.news_after or doubt.SILENCE_AT_MOST),
-        rail_reference=outcome.rail_reference or charge.rail_reference,
+        rail_reference=_reference(charge, outcome, now=now),
     )
     return _told(payment, confirmed, EventType.PAYMENT_PROCESSING, is_news=charge.confirmed_at is None)
 

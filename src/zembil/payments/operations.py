@@ -28,7 +28,7 @@ from zembil.payments.lifecycle import Change
 from zembil.payments.model import CancellationReason, Charge, FailureCode, Payment, PaymentStatus, shown
 from zembil.payments.queries import NewPayment
 from zembil.rails import doubt
-from zembil.rails.rail import Outcome, Rail, Wallet
+from zembil.rails.rail import AwaitingCustomer, InProgress, Outcome, Rail, Succeeded, Wallet
 from zembil.web.idempotency import IdempotencyKey, claimed, demand_same_request
 from zembil.web.queries import find_answer
 from zembil.webhooks.model import Event, EventType, event_about
@@ -232,7 +232,8 @@ async def apply_outcome(
     try:
         return await apply()
     except UniqueViolation:
-        # Another payment took the reference in this moment. A fact from a rail is never refused: now it is surplus.
+        # Another payment took the reference in this moment, or another charge the receipt. A fact from a rail is never
+        # refused: now it is seen that they are taken.
         return await apply()
 
 
@@ -250,12 +251,21 @@ async def apply_outcome_in(
         clock_offset=account.clock_offset,
         transaction_id=ids.new_id(account.now(at)),
         accepts_late_money=account.late_money is LateMoney.ACCEPT and not taken,
+        receipt_is_anothers=await _is_anothers(conn, current, outcome),
     )
     change = lifecycle.after(payment, current, outcome, now=now)
     if change is None:
         return payment
     await _write(conn, account, change, was=payment, public_url=public_url, at=at)
     return change.payment
+
+
+async def _is_anothers(conn: Connection, charge: Charge, outcome: Outcome) -> bool:
+    """Whether the rail names the charge by a reference of its own that another charge has."""
+    reference = outcome.rail_reference if isinstance(outcome, AwaitingCustomer | InProgress | Succeeded) else None
+    if reference is None or reference == charge.rail_reference:
+        return False
+    return await queries.is_rail_reference_taken(conn, charge, reference)
 
 
 class PromptOpen(InvalidState):
