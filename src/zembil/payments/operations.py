@@ -147,8 +147,8 @@ async def begin_charge(
 ) -> Begun:
     """Commit a charge with the key of its request, before its rail hears of it.
 
-    Raises ResourceNotFound, InvalidState (not pending, expired, a charge already open, five used), RateLimitExceeded,
-    IdempotencyKeyReused, IdempotencyInProgress.
+    Raises ResourceNotFound, InvalidState (not pending, expired, a charge already open, five used, `pushed` although
+    another charge was first), RateLimitExceeded, IdempotencyKeyReused, IdempotencyInProgress.
     """
     async with transaction(db) as conn:
         repeated = await _charge_of(conn, account, key, at=at) if key else None
@@ -157,6 +157,8 @@ async def begin_charge(
             raise ResourceNotFound
         if repeated is not None:
             return Begun(payment, repeated, is_new=False)
+        if pushed and not _is_to_be_pushed(payment, at=at):
+            raise InvalidState("The prompt that was asked for at creation is no longer due.")
         if phone not in rail.test_phones:
             await queries.lock_phone(conn, account.id, phone)
             await _demand_few_prompts(conn, account, phone, at=at)
@@ -164,6 +166,11 @@ async def begin_charge(
         if key is not None:
             await queries.update_key(conn, account.id, key.key, resource_id=begun.charge.id)
     return begun
+
+
+def _is_to_be_pushed(payment: Payment, *, at: datetime) -> bool:
+    """Whether its prompt is still due: once any charge of it was begun, a payment is next due when it expires."""
+    return payment.due_at is not None and payment.due_at <= at
 
 
 async def open_charge(
@@ -323,7 +330,7 @@ async def fail_unpushed(
     """End a payment whose prompt, asked for at creation, cannot be pushed; nothing if it went another way meanwhile."""
     async with transaction(db) as conn:
         payment = await queries.lock_payment(conn, account.id, payment_id)
-        if payment is None or payment.status is not PaymentStatus.PENDING or payment.open_charge_id is not None:
+        if payment is None or payment.status is not PaymentStatus.PENDING or not _is_to_be_pushed(payment, at=at):
             return
         await fail_payment_in(conn, account, payment, failure_code, public_url=public_url, at=at)
 
