@@ -1,6 +1,8 @@
 """Charging and cancelling over HTTP, and what the sandbox's numbers do."""
 
+import asyncio
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx2
@@ -20,6 +22,15 @@ from tests.support.money import (
     found,
     story,
 )
+from zembil import ids
+from zembil.accounts.queries import find_account
+from zembil.db.pool import connected, reading
+from zembil.errors import InvalidState
+from zembil.ids import Prefix
+from zembil.payments.model import FailureCode
+from zembil.payments.operations import begin_charge, fail_unpushed
+from zembil.rails import rail_for
+from zembil.rails.rail import Wallet
 
 PERSON = "+251911223344"
 
@@ -64,6 +75,34 @@ def data_charge_id(answer: httpx2.Response) -> str:
     charge_id: str = answer.json()["data"]["charge"]["id"]
     assert charge_id.startswith("chg_")
     return charge_id
+
+
+def test_a_prompt_asked_for_at_creation_is_not_pushed_once_another_charge_was_first(
+    gateway: Gateway, merchant: Merchant
+) -> None:
+    api = merchant.client()
+    payment = created(api, customer={"phone": PERSON})
+    demand_refusal(charge(api, payment, "+251900000001"), 422, "insufficient_funds")
+    payment_id = ids.parsed(Prefix.PAYMENT, payment["id"])
+    account_id = account_of(gateway, merchant.sandbox["admin_key"])
+    assert payment_id is not None
+
+    async def push_late() -> None:
+        """As a worker does that had found the payment due before the merchant charged it."""
+        rail = rail_for(Wallet.TELEBIRR, livemode=False)
+        async with connected(gateway.database_url, connections_max=1) as db:
+            async with reading(db) as conn:
+                account = await find_account(conn, account_id)
+            assert account is not None
+            assert rail is not None
+            now = datetime.now(UTC)
+            await fail_unpushed(db, account, payment_id, FailureCode.PAYER_BUSY, public_url=gateway.origin, at=now)
+            with pytest.raises(InvalidState):
+                await begin_charge(db, account, payment_id, rail, phone=PERSON, pushed=True, at=now)
+
+    asyncio.run(push_late())
+    assert charges_of(gateway, merchant) == 1
+    assert found(api, payment)["status"] == "pending"
 
 
 def test_what_the_request_leaves_out_the_payment_says(merchant: Merchant) -> None:

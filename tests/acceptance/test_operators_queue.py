@@ -8,6 +8,7 @@ import httpx2
 import msgspec
 import pytest
 
+from tests.acceptance.test_charges import PERSON, press
 from tests.acceptance.test_dev import eventually
 from tests.acceptance.test_late_money import fail_to_return_a_surplus
 from tests.acceptance.test_management import in_doubt, zembil
@@ -23,6 +24,7 @@ from tests.support.money import (
     demand_books_that_balance,
     found,
     paid,
+    pushed,
     refund,
     story,
 )
@@ -136,6 +138,30 @@ def test_whoever_resolves_a_charge_is_recorded_with_what_they_said(gateway: Gate
     assert audited(gateway, charge) == [("Almaz", "charge.resolved", details)]
     assert why(gateway, charge) is None
     demand_unresolvable(gateway, charge, "failed", "zembil doubt list")
+    demand_books_in_order(gateway, merchant)
+
+
+@pytest.mark.parametrize(("finding", "status"), [("succeeded", "completed"), ("failed", "failed")])
+def test_money_with_another_charges_receipt_is_not_counted_before_the_operator_says_so(
+    gateway: Gateway, merchant: Merchant, finding: str, status: str
+) -> None:
+    api = merchant.client()
+    first, second = paid(api), pushed(api, PERSON)
+    assert eventually(lambda: story(gateway, second) == ["created", "pending"], seconds=10)
+    charges = "SELECT id, rail_reference FROM charges WHERE payment_id = $1"
+    (paid_by,), (open_charge,) = (
+        query(gateway, charges, ids.parsed(Prefix.PAYMENT, payment["id"])) for payment in (first, second)
+    )
+    query(gateway, "UPDATE charges SET rail_reference = NULL WHERE id = $1", open_charge["id"])
+    given = "UPDATE charges SET rail_reference = $2 WHERE id = $1"
+    query(gateway, given, paid_by["id"], open_charge["rail_reference"])
+    press(second, "approve")
+    charge = {"id": ids.shown(Prefix.CHARGE, open_charge["id"])}
+    assert eventually(lambda: why(gateway, charge) == "the wallet names the receipt of another charge", seconds=10)
+    assert story(gateway, second) == ["created", "pending", "processing"]
+    assert balances(gateway, merchant)["merchant_balance"] == 10_000
+    assert resolve(gateway, charge, finding)["status"] == status
+    assert balances(gateway, merchant)["merchant_balance"] == (20_000 if finding == "succeeded" else 10_000)
     demand_books_in_order(gateway, merchant)
 
 

@@ -123,7 +123,7 @@ BECOMES: dict[str, dict[ChargeState, ChargeState | None]] = {
     "succeeded, another amount": dict.fromkeys((S, A, P, D, R), R),
     "failed": dict.fromkeys((S, A, P, D, R), ChargeState.FAILED),
     "cancelled": dict.fromkeys((S, A, P, D, R), ChargeState.CANCELLED),
-    "not sent": dict.fromkeys((S, A, P, D, R), ChargeState.FAILED),
+    "not sent": {S: ChargeState.FAILED, A: D, P: D, D: ChargeState.FAILED, R: ChargeState.FAILED},
     "not found": dict.fromkeys((S, A, P, D, R), D),
     "unknown": dict.fromkeys((S, A, P, D, R), D),
 }
@@ -211,6 +211,30 @@ def test_money_of_another_amount_completes_nothing() -> None:
         assert (change.charge.raw_code, change.charge.ask_at) == ("amount_differs", None)
 
 
+@pytest.mark.parametrize("state", list(ChargeState))
+def test_money_with_another_charges_receipt_is_neither_booked_nor_returned(state: ChargeState) -> None:
+    now = replace(moment(), receipt_is_anothers=True)
+    change = lifecycle.after(PAYMENT, charge_in(state), Succeeded(10_000, "R1"), now=now)
+    if state in ENDED:
+        assert change is None
+        return
+    assert change is not None
+    assert change.charge is not None
+    assert (change.payment, change.told, change.entry_kind) == (PAYMENT, (), None)
+    assert (change.charge.state, change.charge.raw_code) == (ChargeState.NEEDS_REVIEW, "receipt_of_another")
+    assert (change.charge.rail_reference, change.charge.ask_at) == (None, None)
+
+
+@pytest.mark.parametrize("outcome", [AwaitingCustomer("R1"), InProgress("R1")])
+def test_news_under_another_charges_reference_is_news_all_the_same(outcome: Outcome) -> None:
+    plain = after(charge_in(S), outcome)
+    change = lifecycle.after(PAYMENT, charge_in(S), outcome, now=replace(moment(), receipt_is_anothers=True))
+    assert told(change) == told(plain)
+    assert change is not None
+    assert change.charge is not None
+    assert change.charge.rail_reference is None
+
+
 def test_prompting_and_confirming_are_each_told_once() -> None:
     first = after(charge_in(S), AwaitingCustomer())
     assert told(first) == [EventType.PAYMENT_PENDING]
@@ -279,13 +303,24 @@ def test_a_minute_later_not_found_is_not_sent(state: ChargeState) -> None:
     assert (payment.status, payment.charges_sent, payment.open_charge_id) == (PaymentStatus.PENDING, 0, None)
 
 
+@pytest.mark.parametrize("later", [NotFound(), NotSent("no connection")])
 @pytest.mark.parametrize("state", [A, P])
 @pytest.mark.parametrize("doubted", [False, True])
-def test_a_charge_that_the_rail_once_knew_was_sent_whatever_it_says_later(state: ChargeState, doubted: bool) -> None:
+def test_a_charge_that_the_rail_once_knew_was_sent_whatever_it_says_later(
+    state: ChargeState, doubted: bool, later: Outcome
+) -> None:
     payment, charge = PAYMENT, charge_in(state)
     if doubted:
         payment, charge = changed(charge, Unknown("cut"))
-    payment, charge = changed(charge, NotFound(), payment=payment, at=STARTED_AT + timedelta(hours=2))
+    payment, charge = changed(charge, later, payment=payment, at=STARTED_AT + timedelta(hours=2))
+    assert charge.state is ChargeState.IN_DOUBT
+    assert payment == PAYMENT
+
+
+@pytest.mark.parametrize("later", [NotFound(), NotSent("no connection")])
+def test_a_charge_of_which_some_money_came_was_sent_whatever_the_rail_says_later(later: Outcome) -> None:
+    payment, charge = changed(charge_in(S), Succeeded(9_999))
+    payment, charge = changed(charge, later, payment=payment, at=STARTED_AT + timedelta(hours=2))
     assert charge.state is ChargeState.IN_DOUBT
     assert payment == PAYMENT
 

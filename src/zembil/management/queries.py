@@ -7,13 +7,18 @@ from typing import LiteralString
 
 from zembil.accounts.audit_queries import AUDIT_FACTS
 from zembil.db.pool import Connection, Record
+from zembil.payments.lifecycle import AMOUNT_DIFFERS, RECEIPT_OF_ANOTHER
 from zembil.payments.model import ChargeState
 from zembil.rails.rail import Wallet
 from zembil.refunds.model import RefundState
 
 _ASKED = "the wallet is being asked"
 _NEVER_TOLD = "the wallet never told"
-_WHYS = {"amount_differs": "another amount was moved", "not_sent": "the wallet could not be reached"}
+_WHYS = {
+    AMOUNT_DIFFERS: "another amount was moved",
+    RECEIPT_OF_ANOTHER: "the wallet names the receipt of another charge",
+    "not_sent": "the wallet could not be reached",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
