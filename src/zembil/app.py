@@ -1,4 +1,4 @@
-"""Builds the HTTP application: the API at /v1 and /sandbox/v1, the payment pages, health."""
+"""Builds the HTTP application: the API at /v1 and /sandbox/v1, the payment pages, the dashboard, health."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from zembil.checkout.pages import PaymentPages
 from zembil.config import Settings
 from zembil.customers.api import CustomerEndpoints
+from zembil.dashboard.pages import Dashboard
 from zembil.db.clock import Clock
 from zembil.db.pool import Database, reading
 from zembil.errors import ApiError, MethodNotAllowed, ResourceNotFound, ServiceUnavailable
@@ -61,6 +62,7 @@ async def application(db: Database, clock: Clock, settings: Settings, bell: Bell
         *SandboxEndpoints(settings, key_ring, once, bell).routes(),
     ]
     pages = PaymentPages(charger, settings, codes)
+    dashboard = Dashboard.make(db, clock, settings)
     reference = ReferencePages(routes, settings)
     limiter = RateLimiter(db, settings.rate_limits)
     failures = FailedAuthentications(
@@ -83,7 +85,7 @@ async def application(db: Database, clock: Clock, settings: Settings, bell: Bell
         yield _Dispatch(
             live=endpoints(livemode=True, prefix="/v1"),
             sandbox=endpoints(livemode=False, prefix="/sandbox/v1"),
-            pages=PageHeaders(_pages(pages, reference, db), public_url=settings.public_url),
+            pages=PageHeaders(_pages(pages, dashboard, reference, db), public_url=settings.public_url),
         )
     finally:
         limiting.cancel()
@@ -108,7 +110,7 @@ class _Dispatch:
             await self._pages(scope, receive, send)
 
 
-def _pages(payment_pages: PaymentPages, reference: ReferencePages, db: Database) -> Starlette:
+def _pages(payment_pages: PaymentPages, dashboard: Dashboard, reference: ReferencePages, db: Database) -> Starlette:
     async def is_alive(_: Request) -> Response:
         return JSONResponse({"status": "alive"})
 
@@ -121,19 +123,20 @@ def _pages(payment_pages: PaymentPages, reference: ReferencePages, db: Database)
         return JSONResponse({"status": "ready"})
 
     async def refused(request: Request, error: Exception) -> Response:
-        return await payment_pages.refused(request, error)
+        area = dashboard if dashboard.has(request) else payment_pages
+        return await area.refused(request, error)
 
     async def not_routed(request: Request, error: Exception) -> Response:
         headers = (error.headers or {}) if isinstance(error, HTTPException) else {}
         refusal = MethodNotAllowed(headers["Allow"]) if "Allow" in headers else ResourceNotFound()
-        return await payment_pages.refused(request, refusal)
+        return await refused(request, refusal)
 
     async def gone(_: Request, __: Exception) -> Response:
         return Response(status_code=400)  # for nobody: the browser left before its request was complete
 
     async def failed(request: Request, error: Exception) -> Response:
         log.exception("page.failed", path=request.url.path, exc_info=error)
-        return await payment_pages.refused(request, error)
+        return await refused(request, error)
 
     pages = Starlette(
         routes=[
@@ -141,6 +144,7 @@ def _pages(payment_pages: PaymentPages, reference: ReferencePages, db: Database)
             PageRoute("/readyz", is_ready),
             *reference.routes(),
             *payment_pages.routes(),
+            *dashboard.routes(),
         ],
         exception_handlers={
             ApiError: refused,

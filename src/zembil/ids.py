@@ -36,6 +36,7 @@ class Prefix(StrEnum):
     ACCOUNT = "acc_"
     USER = "usr_"
     ENTRY = "ent_"
+    SESSION = "ses_"
 
 
 def new_id(at: datetime) -> uuid.UUID:

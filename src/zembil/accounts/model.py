@@ -40,7 +40,7 @@ class Principal:
     """Who is calling: an API key and the account it opens."""
 
     account: Account
-    key_id: uuid.UUID
+    key_id: uuid.UUID  # in the dashboard: the session's id
     user_id: uuid.UUID  # in whose name the key was made
     role: Role
     expires_at: datetime | None
@@ -75,8 +75,61 @@ class AccountKeys:
     read_only_key: str = field(repr=False)
 
 
+class LinkKind(StrEnum):
+    """What a link that works once is for."""
+
+    SIGN_IN = "sign_in"
+    INVITATION = "invitation"
+    PASSWORD_RESET = "password_reset"  # noqa: S105  (a kind of link)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """A person with a role in a merchant."""
+
+    id: uuid.UUID
+    merchant_id: uuid.UUID
+    merchant_name: str
+    name: str
+    role: Role
+    email: str | None = None
+    password_hash: str | None = field(default=None, repr=False)
+    sealed_totp: bytes | None = field(default=None, repr=False)
+    totp_since: datetime | None = None
+    totp_locked_until: datetime | None = None
+
+    @property
+    def has_second_step(self) -> bool:
+        return self.totp_since is not None
+
+    @property
+    def is_invited(self) -> bool:
+        """Whether the person was asked to come and has not come yet."""
+        return self.email is not None and self.password_hash is None
+
+    @property
+    def totp_binding(self) -> str:
+        """What the secret of the second step is sealed with: it opens in this row only."""
+        return f"users.sealed_totp|{self.id}|{self.merchant_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A browser in which somebody is signed in, or half-way: then the code is still to come."""
+
+    id: uuid.UUID
+    user: User
+    awaits_code: bool
+    has_second_step: bool  # a code was given in it
+    address: str
+    browser: str
+    seen_at: datetime
+    expires_at: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class NewMerchant:
     id: uuid.UUID
+    admin_id: uuid.UUID  # its first user
     sandbox: AccountKeys
     live: AccountKeys

@@ -21,7 +21,7 @@ async def create_merchant(db: Database, name: str, *, at: datetime) -> NewMercha
             await queries.insert_user(conn, user_id, merchant_id, name=f"First {_in_words(role)}", role=role)
         sandbox = await _open_account(conn, merchant_id, users, livemode=False, at=at)
         live = await _open_account(conn, merchant_id, users, livemode=True, at=at)
-    return NewMerchant(merchant_id, sandbox, live)
+    return NewMerchant(merchant_id, users[Role.ADMIN], sandbox, live)
 
 
 async def _open_account(

@@ -162,6 +162,19 @@ async def find_account(conn: Connection, account_id: int) -> Account | None:
     return None if row is None else _account(row)
 
 
+async def find_account_of(conn: Connection, merchant_id: uuid.UUID, *, livemode: bool) -> Account | None:
+    row = await conn.fetchrow(
+        """
+        SELECT a.id, a.livemode, a.clock_offset, a.late_money, a.allow_self_approval, m.name
+        FROM accounts a JOIN merchants m ON m.id = a.merchant_id
+        WHERE a.merchant_id = $1 AND a.livemode = $2
+        """,
+        merchant_id,
+        livemode,
+    )
+    return None if row is None else _account(row)
+
+
 async def list_accounts(conn: Connection, account_ids: Sequence[int]) -> dict[int, Account]:
     rows = await conn.fetch(
         """

@@ -1,0 +1,43 @@
+"""The whole dashboard: every area's pages, and what is said where there is none."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from zembil.accounts.passwords import Passwords
+from zembil.config import Settings
+from zembil.dashboard.home import HomePages
+from zembil.dashboard.rendering import static_routes
+from zembil.dashboard.sign_in import SignInPages
+from zembil.dashboard.visits import ROOT, Doorkeeper
+from zembil.dashboard.your_account import YourAccountPages
+from zembil.db.clock import Clock
+from zembil.db.pool import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    door: Doorkeeper
+    areas: tuple[Route, ...]
+
+    @classmethod
+    def make(cls, db: Database, clock: Clock, settings: Settings) -> "Dashboard":
+        door, hasher = Doorkeeper(db, clock, settings), Passwords()
+        routes = [
+            *HomePages(door).routes(),
+            *YourAccountPages(door, hasher).routes(),
+        ]
+        return cls(door, (*static_routes(), *SignInPages(door, hasher).routes(), *door.http_routes(routes)))
+
+    def routes(self) -> list[Route]:
+        return list(self.areas)
+
+    def has(self, request: Request) -> bool:
+        """Whether the address is one of the dashboard's, there or not."""
+        return request.url.path == ROOT or request.url.path.startswith(f"{ROOT}/")
+
+    async def refused(self, request: Request, error: Exception) -> Response:
+        """The page for a request that led nowhere."""
+        return self.door.refused(request, error)
