@@ -69,6 +69,10 @@ bench: setup  ## Measure the speeds, side by side with PostgreSQL's own
 prove: setup  ## The long proofs: kills, races and fuzzing at full length
 	@ZEMBIL_PROVE=1 $(BIN)/pytest -n 2 -m prove
 
+.PHONY: messages
+messages: setup  ## Put new sentences of the payer's pages into the catalogues, to be translated
+	@$(BIN)/python -m tests.support.messages
+
 .PHONY: lock
 lock: setup  ## Pin the newest versions into requirements.lock
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \

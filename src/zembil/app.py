@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route as PageRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from zembil.checkout.live import Watchers
 from zembil.checkout.pages import PaymentPages
 from zembil.config import Settings
 from zembil.customers.api import CustomerEndpoints
@@ -42,8 +43,13 @@ from zembil.webhooks.sender import Bell
 
 
 @asynccontextmanager
-async def application(db: Database, clock: Clock, settings: Settings, bell: Bell) -> AsyncGenerator[ASGIApp]:
-    """The application for the life of a process; what was accepted is written before it ends."""
+async def application(
+    db: Database, clock: Clock, settings: Settings, bell: Bell, stopping: asyncio.Event
+) -> AsyncGenerator[ASGIApp]:
+    """The application for the life of a process; what was accepted is written before it ends.
+
+    Once `stopping` is set, pages that wait for news are let go.
+    """
     key_ring = KeyRing(db, clock, settings)
     writer = PaymentWriter(db)
     codes = LinkCodes.for_links(link_prefix(settings.public_url))
@@ -61,7 +67,7 @@ async def application(db: Database, clock: Clock, settings: Settings, bell: Bell
         *ManagementEndpoints(db, charger).routes(),
         *SandboxEndpoints(settings, key_ring, once, bell).routes(),
     ]
-    pages = PaymentPages(charger, settings, codes)
+    pages = PaymentPages(charger, settings, codes, Watchers(db, stopping))
     dashboard = Dashboard.make(db, clock, settings)
     reference = ReferencePages(routes, settings)
     limiter = RateLimiter(db, settings.rate_limits)

@@ -11,7 +11,7 @@ from zembil.config import Settings
 from zembil.db.clock import Clock
 from zembil.db.pool import Database, reading
 from zembil.errors import InvalidState, RateLimitExceeded, ServiceUnavailable
-from zembil.payments import operations, queries
+from zembil.payments import lifecycle, operations, queries
 from zembil.payments.model import Charge, ChargeState, FailureCode, Payment
 from zembil.payments.operations import Begun
 from zembil.rails import calls, doubt, rail_for
@@ -72,6 +72,26 @@ class Charger:
             return False
         request = _request(payment, charge, account)
         return await calls.confirmed(rail.cancel_charge(request, at=self._now(account)))
+
+    async def prompt_again(self, account: Account, payment: Payment, charge: Charge) -> bool:
+        """Have the prompt of an open charge taken back, and send another; answers whether the rail took it back.
+
+        If it did not, the first prompt can still be approved, and a second one could be paid as well: so there is none.
+        Raises InvalidState, RateLimitExceeded.
+        """
+        rail = rail_for(charge.rail, livemode=account.livemode)
+        if rail is None or payment.charges_sent >= lifecycle.CHARGES_MAX:
+            raise InvalidState("This payment cannot be charged again.")
+        if charge.phone not in rail.test_phones:
+            async with reading(self.db) as conn:
+                await operations.demand_few_prompts(conn, account, charge.phone, at=self.clock.now())
+        if not await self.withdraw(account, payment, charge):
+            return False
+        await operations.take_back_charge(
+            self.db, account, charge, public_url=self.settings.public_url, at=self.clock.now()
+        )
+        await self.charge_payment(account, payment, charge.rail, phone=charge.phone, pushed=False)
+        return True
 
     async def apply(self, account: Account, charge: Charge, outcome: Outcome) -> Payment:
         """Commit what a rail said of a charge, in answer or of its own accord."""

@@ -149,7 +149,7 @@ async def begin_charge(
             return Begun(payment, repeated, is_new=False)
         if phone not in rail.test_phones:
             await queries.lock_phone(conn, account.id, phone)
-            await _demand_few_prompts(conn, account, phone, at=at)
+            await demand_few_prompts(conn, account, phone, at=at)
         begun = await open_charge(conn, account, payment, rail.wallet, phone=phone, pushed=pushed, at=at)
         if key is not None:
             await queries.update_key(conn, account.id, key.key, resource_id=begun.charge.id)
@@ -201,7 +201,8 @@ def _demand_chargeable(payment: Payment, *, account_at: datetime) -> None:
         raise InvalidState("This payment has expired.")
 
 
-async def _demand_few_prompts(conn: Connection, account: Account, phone: str, *, at: datetime) -> None:
+async def demand_few_prompts(conn: Connection, account: Account, phone: str, *, at: datetime) -> None:
+    """Raises RateLimitExceeded for a phone that was asked often in the last minutes."""
     since = account.now(at) - PROMPTS_WINDOW
     if await queries.count_prompts(conn, account.id, phone, since=since) >= PROMPTS_MAX:
         raise RateLimitExceeded(
@@ -295,6 +296,22 @@ async def cancel_payment_in(
         raise InvalidState("The customer has confirmed already; wait until the charge has ended.")
     await _write(conn, account, change, was=payment, public_url=public_url, at=at)
     return change.payment
+
+
+async def take_back_charge(db: Database, account: Account, charge: Charge, *, public_url: str, at: datetime) -> None:
+    """End a charge whose prompt its rail has taken back, and leave its payment to be charged anew.
+
+    Raises InvalidState if the customer confirmed, or the charge ended, meanwhile.
+    """
+    async with transaction(db) as conn:
+        payment = await queries.lock_payment(conn, account.id, charge.payment_id)
+        current = await queries.find_charge(conn, account.id, charge.id)
+        change: Change | None = None
+        if payment is not None and current is not None and payment.open_charge_id == current.id:
+            change = lifecycle.taken_back(payment, current, at=account.now(at), clock_offset=account.clock_offset)
+        if payment is None or change is None:
+            raise InvalidState("The customer has confirmed already; wait until the charge has ended.")
+        await _write(conn, account, change, was=payment, public_url=public_url, at=at)
 
 
 async def fail_unpushed(
