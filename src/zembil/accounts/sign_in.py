@@ -13,9 +13,10 @@ from zembil import ids
 from zembil.accounts import codes, passwords, user_queries
 from zembil.accounts.model import LinkKind, Session, User
 from zembil.accounts.passwords import Passwords
-from zembil.accounts.secrets import random_token, seal, unseal
+from zembil.accounts.secrets import opened, random_token, seal
 from zembil.db.pool import Connection, Database, UniqueViolation, reading, transaction
 from zembil.errors import InvalidState, RateLimitExceeded, ResourceNotFound
+from zembil.telemetry import log
 
 SESSION_LIFETIME = timedelta(hours=12)
 SESSION_IDLE = timedelta(minutes=30)
@@ -68,17 +69,26 @@ async def sign_in(
 
 
 async def _count_as_failed(db: Database, email: bytes, address: bytes) -> datetime:
+    scopes = [email, address]
     async with transaction(db) as conn:
-        for scope, limit in ((email, FAILED_OF_EMAIL_MAX), (address, FAILED_OF_ADDRESS_MAX)):
-            await user_queries.lock_scope(conn, scope)
-            failed, seconds = await user_queries.failed_sign_ins(conn, scope, window=FAILED_WINDOW)
-            if failed >= limit:
-                minutes = max(1, math.ceil(seconds / 60))
-                raise RateLimitExceeded(
-                    f"Too many sign-ins have failed. Try again in {minutes} {'minute' if minutes == 1 else 'minutes'}.",
-                    retry_after_seconds=max(1, math.ceil(seconds)),
-                )
-        return await user_queries.insert_failed_sign_in(conn, [email, address], window=FAILED_WINDOW)
+        await user_queries.lock_scopes(conn, scopes)
+        failed = await user_queries.failed_sign_ins(conn, scopes, window=FAILED_WINDOW)
+        waits = [
+            seconds
+            for (count, seconds), limit in zip(failed, (FAILED_OF_EMAIL_MAX, FAILED_OF_ADDRESS_MAX), strict=True)
+            if count >= limit
+        ]
+        if not waits:
+            return await user_queries.insert_failed_sign_in(conn, scopes, window=FAILED_WINDOW)
+    raise RateLimitExceeded(
+        f"Too many sign-ins have failed. Try again in {_minutes(max(waits))}.",
+        retry_after_seconds=max(1, math.ceil(max(waits))),
+    )
+
+
+def _minutes(seconds: float) -> str:
+    minutes = max(1, math.ceil(seconds / 60))
+    return "1 minute" if minutes == 1 else f"{minutes} minutes"
 
 
 def _scope(kind: str, text: str) -> bytes:
@@ -148,7 +158,8 @@ async def _code_is_right(conn: Connection, secret_key: bytes, user: User, code: 
     recovery = codes.recovery_code_hash(user.id, code)
     if recovery is not None and await user_queries.use_recovery_code(conn, user.id, recovery):
         return True
-    step = None if user.sealed_totp is None else codes.step_of(_totp_secret(secret_key, user), code, at=at)
+    secret = _totp_secret(secret_key, user)
+    step = None if secret is None else codes.step_of(secret, code, at=at)
     if step is not None and await user_queries.accept_step(conn, user.id, step):
         return True
     await user_queries.record_wrong_code(conn, user.id, at_most=WRONG_CODES_MAX, lock=CODES_LOCK)
@@ -157,17 +168,21 @@ async def _code_is_right(conn: Connection, secret_key: bytes, user: User, code: 
 
 def _demand_unlocked(user: User, *, at: datetime) -> None:
     if user.totp_locked_until is not None and user.totp_locked_until > at:
-        seconds = max(1, math.ceil((user.totp_locked_until - at).total_seconds()))
+        seconds = (user.totp_locked_until - at).total_seconds()
         raise RateLimitExceeded(
-            f"Too many wrong codes in a row. Codes are accepted again in {math.ceil(seconds / 60)} minutes.",
-            retry_after_seconds=seconds,
+            f"Too many wrong codes in a row. Codes are accepted again in {_minutes(seconds)}.",
+            retry_after_seconds=max(1, math.ceil(seconds)),
         )
 
 
-def _totp_secret(secret_key: bytes, user: User) -> str:
+def _totp_secret(secret_key: bytes, user: User) -> str | None:
+    """The secret of the user's second step; None if there is none, or none that was sealed here for this user."""
     if user.sealed_totp is None:
-        raise RuntimeError("there is a second step")
-    return unseal(secret_key, user.sealed_totp, bound_to=user.totp_binding)
+        return None
+    secret = opened(secret_key, user.sealed_totp, bound_to=user.totp_binding)
+    if secret is None:
+        log.error("sign_in.second_step_unreadable", reason="ZEMBIL_SECRET_KEY or the row is another", user=str(user.id))
+    return secret
 
 
 async def propose_second_step(db: Database, secret_key: bytes, session: Session) -> str:
@@ -179,8 +194,9 @@ async def propose_second_step(db: Database, secret_key: bytes, session: Session)
         user = await _locked(conn, session.user)
         if user.has_second_step:
             raise InvalidState("The second step is set up already.")
-        if user.sealed_totp is not None:
-            return _totp_secret(secret_key, user)
+        proposed = _totp_secret(secret_key, user)
+        if proposed is not None:
+            return proposed
         secret = codes.new_secret()
         await user_queries.update_totp(conn, user.id, seal(secret_key, secret, bound_to=user.totp_binding))
         return secret

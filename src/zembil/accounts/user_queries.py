@@ -80,7 +80,7 @@ async def mark_removed(conn: Connection, user_id: uuid.UUID) -> None:
 
 
 async def update_totp(conn: Connection, user_id: uuid.UUID, sealed: bytes | None) -> None:
-    """Keep a new secret that is not confirmed yet, or none."""
+    """Keep a new secret that is not confirmed yet, or none; codes that were given count no more."""
     await conn.execute(
         """
         UPDATE users SET sealed_totp = $2, totp_since = NULL, totp_failed = 0, totp_locked_until = NULL WHERE id = $1
@@ -88,6 +88,7 @@ async def update_totp(conn: Connection, user_id: uuid.UUID, sealed: bytes | None
         user_id,
         sealed,
     )
+    await conn.execute("UPDATE sessions SET has_second_step = false WHERE user_id = $1", user_id)
 
 
 async def confirm_totp(conn: Connection, user_id: uuid.UUID) -> None:
@@ -254,31 +255,44 @@ async def delete_links(conn: Connection, user_id: uuid.UUID) -> None:
 # Failed sign-ins
 
 
-async def lock_scope(conn: Connection, scope: bytes) -> None:
-    """Whoever tries in the same scope does so one after the other."""
-    await conn.execute("SELECT pg_advisory_xact_lock(hashtextextended(encode($1::bytea, 'hex'), 61))", scope)
-
-
-async def failed_sign_ins(conn: Connection, scope: bytes, *, window: timedelta) -> tuple[int, float]:
-    """How many failed within the window, and in how many seconds the first of them is forgotten."""
-    row = await conn.fetchrow(
+async def lock_scopes(conn: Connection, scopes: list[bytes]) -> None:
+    """Whoever tries in the same scope does so one after the other; everybody asks in the same order."""
+    await conn.execute(
         """
-        SELECT count(*) AS failed,
-            coalesce(extract(epoch FROM min(failed_at) + $2::interval - now()), 0)::float8 AS seconds
-        FROM failed_sign_ins WHERE scope = $1 AND failed_at > now() - $2::interval
+        SELECT pg_advisory_xact_lock(hashtextextended(encode(scope, 'hex'), 61))
+        FROM unnest($1::bytea[]) WITH ORDINALITY AS s (scope, place) ORDER BY place
         """,
-        scope,
+        scopes,
+    )
+
+
+async def failed_sign_ins(conn: Connection, scopes: list[bytes], *, window: timedelta) -> list[tuple[int, float]]:
+    """For each scope, how many failed within the window, and in how many seconds the first of them is forgotten."""
+    rows = await conn.fetch(
+        """
+        SELECT count(f.failed_at) AS failed,
+            coalesce(extract(epoch FROM min(f.failed_at) + $2::interval - now()), 0)::float8 AS seconds
+        FROM unnest($1::bytea[]) WITH ORDINALITY AS s (scope, place)
+        LEFT JOIN failed_sign_ins f ON f.scope = s.scope AND f.failed_at > now() - $2::interval
+        GROUP BY s.place ORDER BY s.place
+        """,
+        scopes,
         window,
     )
-    return (0, 0.0) if row is None else (row["failed"], row["seconds"])
+    return [(row["failed"], row["seconds"]) for row in rows]
 
 
 async def insert_failed_sign_in(conn: Connection, scopes: list[bytes], *, window: timedelta) -> datetime:
     """Count a try as failed, until it has succeeded; forgets the old ones. Answers when it was, which names it."""
-    await conn.execute("DELETE FROM failed_sign_ins WHERE failed_at <= now() - $1::interval", window)
-    failed_at: datetime = await conn.fetchval("SELECT clock_timestamp()")
-    await conn.execute(
-        "INSERT INTO failed_sign_ins (scope, failed_at) SELECT unnest($1::bytea[]), $2", scopes, failed_at
+    failed_at: datetime = await conn.fetchval(
+        """
+        WITH old AS (DELETE FROM failed_sign_ins WHERE failed_at <= now() - $2::interval)
+        INSERT INTO failed_sign_ins (scope, failed_at)
+        SELECT s.scope, tried.at FROM unnest($1::bytea[]) AS s (scope), (SELECT clock_timestamp() AS at) tried
+        RETURNING failed_at
+        """,
+        scopes,
+        window,
     )
     return failed_at
 

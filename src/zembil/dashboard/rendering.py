@@ -75,6 +75,15 @@ def instant(at: datetime | None, *, now: datetime, zone: tzinfo) -> Markup:
     )
 
 
+def browser_name(user_agent: str) -> str:
+    """`Firefox on Android`, as far as a browser's own words say; the order settles what several of them claim to be."""
+    browsers = {"Edg": "Edge", "OPR": "Opera", "Firefox": "Firefox", "Chrome": "Chrome", "Safari": "Safari"}
+    systems = {"Android": "Android", "iPhone": "iPhone", "iPad": "iPad", "Windows": "Windows", "Mac OS": "Mac"}
+    browser = next((name for sign, name in browsers.items() if sign in user_agent), "A browser")
+    system = next((name for sign, name in {**systems, "Linux": "Linux"}.items() if sign in user_agent), None)
+    return f"{browser} on {system}" if system else browser
+
+
 def amount(santim: int) -> Markup:
     """Money in words and figures that line up."""
     return Markup('<span class="money">{} <small>{}</small></span>').format(money.shown(santim), money.CURRENCY)
@@ -87,7 +96,7 @@ _templates = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_everywhere: dict[str, Any] = {"files": _FILES, "amount": amount}
+_everywhere: dict[str, Any] = {"files": _FILES, "amount": amount, "browser_name": browser_name}
 
 
 def rendered(template: str, context: Mapping[str, Any], *, status: int = 200, headers: Headers = ()) -> Response:

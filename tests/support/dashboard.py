@@ -1,0 +1,140 @@
+"""People who use the dashboard, without a browser: a client with cookies that sends forms as our pages make them."""
+
+import asyncio
+import itertools
+import os
+import re
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from html import unescape
+from typing import Any
+
+import httpx2
+from argon2 import PasswordHasher
+from pyotp.totp import TOTP
+
+from tests.support.gateway import Gateway, Merchant
+from zembil.accounts import sign_in, team
+from zembil.accounts.model import Role
+from zembil.accounts.queries import find_principal
+from zembil.accounts.secrets import hashed
+from zembil.db.pool import connected, connection
+
+PASSWORD = "five words in a row"
+
+_numbers = itertools.count(1)
+
+
+@cache
+def _password_hash() -> str:
+    return PasswordHasher().hash(PASSWORD)
+
+
+@dataclass(frozen=True)
+class User:
+    """Somebody who has an e-mail address and a password."""
+
+    id: Any
+    merchant_id: Any
+    email: str
+
+
+def new_user(gateway: Gateway, merchant: Merchant, *, role: Role = Role.ADMIN, name: str = "Almaz") -> User:
+    """Somebody who was invited to a merchant, and came."""
+
+    async def come() -> User:
+        email = f"almaz-{os.getpid()}-{time.time_ns()}@example.et"
+        async with connected(gateway.database_url, connections_max=1) as db:
+            async with db.acquire() as conn:
+                principal = await find_principal(conn, hashed(merchant.sandbox["admin_key"]))
+                assert principal is not None
+                merchant_id = await conn.fetchval(
+                    "SELECT merchant_id FROM accounts WHERE id = $1", principal.account.id
+                )
+            at = datetime.now(UTC)
+            user_id, token = await team.invite(db, merchant_id, email=email, role=role, at=at)
+            await sign_in.accept_invitation(db, token, name=name, hashed=_password_hash())
+        return User(user_id, merchant_id, email)
+
+    return asyncio.run(come())
+
+
+def fetch(gateway: Gateway, statement: str, *values: object) -> list[Any]:
+    """What the database says."""
+
+    async def rows() -> list[Any]:
+        async with connection(gateway.database_url) as conn:
+            driver: Any = conn
+            return await driver.fetch(statement, *values)
+
+    return asyncio.run(rows())
+
+
+class Visitor:
+    """One browser profile, at an address of its own: what one test does wrong counts against no other."""
+
+    def __init__(self, origin: str, address: str = "") -> None:
+        number = next(_numbers)
+        self.address = address or f"127.{1 + os.getpid() % 250}.{number // 250 % 250}.{1 + number % 250}"
+        self.client = httpx2.Client(
+            base_url=origin,
+            transport=httpx2.HTTPTransport(local_address=self.address),
+            timeout=30,
+            headers={"User-Agent": "Mozilla/5.0 (Linux; Android 13) Firefox/140.0"},
+        )
+        self.secret = ""  # of the second step
+
+    def get(self, path: str, **options: Any) -> httpx2.Response:
+        return self.client.get(path, **options)
+
+    def opens(self, path: str) -> httpx2.Response:
+        """Open a page, and whatever it leads on to."""
+        return self.client.get(path, follow_redirects=True)
+
+    def sends(self, page: str, action: str = "", /, **fields: str) -> httpx2.Response:
+        """Fill in a form of a page and send it; answers without following."""
+        shown = self.opens(page)
+        return self.client.post(action or page, data={"form_token": form_token(shown), **fields})
+
+    def signs_in(self, user: User, *, password: str = PASSWORD, **fields: str) -> httpx2.Response:
+        return self.sends("/dashboard/sign-in", email=user.email, password=password, **fields)
+
+    def sets_up_second_step(self) -> httpx2.Response:
+        page = "/dashboard/sandbox/your-account/second-step"
+        match = re.search(r'<code class="id">([A-Z2-7 ]+)</code>', self.opens(page).text)
+        assert match is not None
+        self.secret = match[1].replace(" ", "")
+        return self.sends(page, code=self.code(-1))
+
+    def code(self, steps_on: int = 0) -> str:
+        """The code that the app shows now, or so many steps of 30 seconds on."""
+        return TOTP(self.secret).at(int(time.time()) + 30 * steps_on)
+
+    @property
+    def token(self) -> str:
+        """Of the session, as the browser keeps it."""
+        return self.client.cookies.get("zembil-session") or ""
+
+    def is_signed_in(self) -> bool:
+        return self.get("/dashboard/sandbox").status_code == 200
+
+    def close(self) -> None:
+        self.client.close()
+
+
+def form_token(page: httpx2.Response) -> str:
+    match = re.search(r'name="form_token" value="(\w+)"', page.text)
+    assert match is not None, page.text
+    return match[1]
+
+
+def errors(page: httpx2.Response) -> list[str]:
+    """What stands beside the fields."""
+    return [unescape(text) for text in re.findall(r'<strong class="error"[^>]*>(.*?)</strong>', page.text)]
+
+
+def heading(page: httpx2.Response) -> str:
+    match = re.search(r"<h1>(.*?)</h1>", page.text, re.DOTALL)
+    return "" if match is None else unescape(re.sub("<[^>]+>", "", match[1]))
