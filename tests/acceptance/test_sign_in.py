@@ -16,7 +16,7 @@ import pytest
 from starlette.applications import Starlette
 
 from tests.acceptance.test_dev import sentences, zembil
-from tests.support.dashboard import PASSWORD, User, Visitor, errors, fetch, form_token, heading, new_user
+from tests.support.dashboard import PASSWORD, User, Visitor, errors, fetch, form_token, heading, in_database, new_user
 from tests.support.gateway import Gateway, Merchant
 from zembil.accounts import sign_in, team
 from zembil.accounts.model import LinkKind, Role
@@ -58,14 +58,6 @@ def visitor(visitor_at: NewVisitor) -> Visitor:
 @pytest.fixture
 def user(gateway: Gateway, merchant: Merchant) -> User:
     return new_user(gateway, merchant)
-
-
-def in_database(gateway: Gateway, work: Callable[[Database], Any]) -> Any:
-    async def run() -> Any:
-        async with connected(gateway.database_url, connections_max=1) as db:
-            return await work(db)
-
-    return asyncio.run(run())
 
 
 def new_link(gateway: Gateway, user: User, kind: LinkKind) -> str:

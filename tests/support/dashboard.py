@@ -5,22 +5,24 @@ import itertools
 import os
 import re
 import time
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from html import unescape
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 from argon2 import PasswordHasher
 from pyotp.totp import TOTP
 
 from tests.support.gateway import Gateway, Merchant
-from zembil.accounts import sign_in, team
-from zembil.accounts.model import Role
+from zembil.accounts import model, sign_in, team
+from zembil.accounts.model import LinkKind, Role
 from zembil.accounts.queries import find_principal
 from zembil.accounts.secrets import hashed
-from zembil.db.pool import connected, connection
+from zembil.accounts.user_queries import find_user
+from zembil.db.pool import Database, connected, connection, reading, transaction
 
 PASSWORD = "five words in a row"
 
@@ -44,21 +46,66 @@ class User:
 def new_user(gateway: Gateway, merchant: Merchant, *, role: Role = Role.ADMIN, name: str = "Almaz") -> User:
     """Somebody who was invited to a merchant, and came."""
 
-    async def come() -> User:
+    async def come(db: Database) -> User:
+        first = await _first_admin(db, merchant)
         email = f"almaz-{os.getpid()}-{time.time_ns()}@example.et"
-        async with connected(gateway.database_url, connections_max=1) as db:
-            async with db.acquire() as conn:
-                principal = await find_principal(conn, hashed(merchant.sandbox["admin_key"]))
-                assert principal is not None
-                merchant_id = await conn.fetchval(
-                    "SELECT merchant_id FROM accounts WHERE id = $1", principal.account.id
-                )
-            at = datetime.now(UTC)
-            user_id, token = await team.invite(db, merchant_id, email=email, role=role, at=at)
-            await sign_in.accept_invitation(db, token, name=name, hashed=_password_hash())
-        return User(user_id, merchant_id, email)
+        user_id, token = await team.invite(db, first.merchant_id, email=email, role=role, at=datetime.now(UTC))
+        await sign_in.accept_invitation(db, token, name=name, hashed=_password_hash())
+        return User(user_id, first.merchant_id, email)
 
-    return asyncio.run(come())
+    return in_database(gateway, come)
+
+
+def new_invitation(gateway: Gateway, merchant: Merchant, *, role: Role = Role.ADMIN) -> tuple[str, str]:
+    """Somebody who was invited and has not come yet: the e-mail, and the link."""
+
+    async def invite(db: Database) -> tuple[str, str]:
+        first = await _first_admin(db, merchant)
+        email = f"abebe-{os.getpid()}-{time.time_ns()}@example.et"
+        _, token = await team.invite(db, first.merchant_id, email=email, role=role, at=datetime.now(UTC))
+        return email, f"{gateway.origin}/dashboard/link/{token}"
+
+    return in_database(gateway, invite)
+
+
+def new_sign_in_link(gateway: Gateway, merchant: Merchant) -> str:
+    """The link that `zembil dev` prints: it signs in as the merchant's first admin."""
+
+    async def make(db: Database) -> str:
+        first = await _first_admin(db, merchant)
+        async with transaction(db) as conn:
+            token = await sign_in.new_link(conn, first, LinkKind.SIGN_IN, lifetime=sign_in.SIGN_IN_LINK_LIFETIME)
+        return f"{gateway.origin}/dashboard/link/{token}"
+
+    return in_database(gateway, make)
+
+
+async def _first_admin(db: Database, merchant: Merchant) -> model.User:
+    """In whose name the first keys were made."""
+    async with reading(db) as conn:
+        principal = await find_principal(conn, hashed(merchant.sandbox["admin_key"]))
+        assert principal is not None
+        user = await find_user(conn, principal.user_id)
+    assert user is not None
+    return user
+
+
+Result = TypeVar("Result")
+
+
+def in_database(gateway: Gateway, work: Callable[[Database], Coroutine[Any, Any, Result]]) -> Result:
+    """Do something beside the pages, as the command line does."""
+
+    async def run() -> Result:
+        async with connected(gateway.database_url, connections_max=1) as db:
+            return await work(db)
+
+    return asyncio.run(run())
+
+
+def app_code(secret: str, steps_on: int = 0) -> str:
+    """The code that an authenticator app shows now, or so many steps of 30 seconds on."""
+    return TOTP(secret).at(int(time.time()) + 30 * steps_on)
 
 
 def fetch(gateway: Gateway, statement: str, *values: object) -> list[Any]:
@@ -109,8 +156,8 @@ class Visitor:
         return self.sends(page, code=self.code(-1))
 
     def code(self, steps_on: int = 0) -> str:
-        """The code that the app shows now, or so many steps of 30 seconds on."""
-        return TOTP(self.secret).at(int(time.time()) + 30 * steps_on)
+        """The code that this person's app shows."""
+        return app_code(self.secret, steps_on)
 
     @property
     def token(self) -> str:
