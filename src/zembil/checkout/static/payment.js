@@ -15,6 +15,7 @@
 
   // Fetch the page anew and put it in the place of the old one; what was typed stays.
   const renew = async () => {
+    if (main.dataset.state === "away") return location.replace(main.dataset.path + main.dataset.query)
     const answer = await fetch(main.dataset.path + main.dataset.query)
     if (!answer.ok) throw answer.status
     const page = new DOMParser().parseFromString(await answer.text(), "text/html")
