@@ -36,6 +36,7 @@ from zembil.web.endpoints import Endpoints
 from zembil.web.html import PageHeaders
 from zembil.web.idempotency import Once
 from zembil.web.rate_limits import FailedAuthentications, RateLimiter
+from zembil.web.request_log import RequestLog
 from zembil.webhooks.api import WebhookEndpoints
 from zembil.webhooks.delivery_api import DeliveryEndpoints
 from zembil.webhooks.event_api import EventEndpoints
@@ -70,6 +71,7 @@ async def application(
     pages = PaymentPages(charger, settings, codes, Watchers(db, stopping))
     dashboard = Dashboard.make(db, clock, settings)
     reference = ReferencePages(routes, settings)
+    request_log = RequestLog(db, is_kept=settings.request_log_days > 0)
     limiter = RateLimiter(db, settings.rate_limits)
     failures = FailedAuthentications(
         settings.rate_limits.failed_authentications, trusted_proxies=settings.trusted_proxies
@@ -81,12 +83,13 @@ async def application(
             key_ring=key_ring,
             limiter=limiter,
             failures=failures,
+            request_log=request_log,
             clock=clock,
             livemode=livemode,
             prefix=prefix,
         )
 
-    limiting = asyncio.create_task(limiter.run())
+    besides = [asyncio.create_task(limiter.run()), asyncio.create_task(request_log.run())]
     try:
         yield _Dispatch(
             live=endpoints(livemode=True, prefix="/v1"),
@@ -94,10 +97,12 @@ async def application(
             pages=PageHeaders(_pages(pages, dashboard, reference, db), public_url=settings.public_url),
         )
     finally:
-        limiting.cancel()
-        await asyncio.wait([limiting])
+        for task in besides:
+            task.cancel()
+        await asyncio.wait(besides)
         await writer.drain()
         await key_ring.drain()
+        await request_log.flush()
 
 
 class _Dispatch:

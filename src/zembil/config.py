@@ -39,6 +39,7 @@ class Settings:
     sandbox_webhook_allow_networks: Networks = ()
     database_connections_max: int = 20
     rate_limits: RateLimits = RateLimits()
+    request_log_days: int = 30  # 0: no log
     trusted_proxies: Networks = ()  # whose X-Forwarded-For is believed
 
     @property
@@ -67,6 +68,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         sandbox_webhook_allow_networks=reader.networks("ZEMBIL_SANDBOX_WEBHOOK_ALLOW_CIDRS"),
         database_connections_max=reader.whole_number("ZEMBIL_DATABASE_CONNECTIONS_MAX", 20, least=5, most=500),
         rate_limits=reader.rate_limits(RateLimits()),
+        request_log_days=reader.whole_number("ZEMBIL_REQUEST_LOG_DAYS", 30, least=0, most=365),
         trusted_proxies=reader.networks("ZEMBIL_TRUSTED_PROXIES"),
     )
     reader.raise_if_anything_is_wrong()

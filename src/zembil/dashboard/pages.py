@@ -10,6 +10,7 @@ from zembil.accounts.passwords import Passwords
 from zembil.config import Settings
 from zembil.dashboard.home import HomePages
 from zembil.dashboard.rendering import static_routes
+from zembil.dashboard.requests import RequestLogPages
 from zembil.dashboard.sign_in import SignInPages
 from zembil.dashboard.visits import ROOT, Doorkeeper
 from zembil.dashboard.your_account import YourAccountPages
@@ -27,6 +28,7 @@ class Dashboard:
         door, hasher = Doorkeeper(db, clock, settings), Passwords()
         routes = [
             *HomePages(door).routes(),
+            *RequestLogPages(door).routes(),
             *YourAccountPages(door, hasher).routes(),
         ]
         return cls(door, (*static_routes(), *SignInPages(door, hasher).routes(), *door.http_routes(routes)))
