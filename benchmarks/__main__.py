@@ -16,7 +16,7 @@ from rich.table import Table
 from benchmarks.figures import Benchmark, Figure
 
 _LOOK_SECONDS = 2
-NAMES = ("create_payments", "start", "first_attempt")
+NAMES = ("create_payments", "start", "first_attempt", "payment_page")
 
 
 def main() -> None:
