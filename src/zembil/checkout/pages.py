@@ -250,14 +250,13 @@ class PaymentPages:
         """What the link opens. Raises ResourceNotFound for a link that is not exactly ours."""
         key, secret = _parsed(request)
         async with reading(self.charger.db) as conn:
-            payment = await queries.find_payment(conn, *key)
-            if payment is None or not hmac.compare_digest(payment.link_secret, secret):
+            found = await queries.find_payment_and_charge(conn, *key)
+            if found is None or not hmac.compare_digest(found[0].link_secret, secret):
                 raise ResourceNotFound
-            charge = await queries.find_last_charge(conn, *key)
             account = await find_account(conn, key[0])
         if account is None:
             raise ResourceNotFound
-        return _Opened(account, payment, charge, reader_of(request))
+        return _Opened(account, *found, reader_of(request))
 
     async def _standing(self, request: Request) -> tuple[Key, Standing]:
         """How the payment of a link stands. Raises ResourceNotFound for a link that is not exactly ours."""
