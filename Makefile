@@ -73,6 +73,10 @@ prove: setup  ## The long proofs: kills, races and fuzzing at full length
 messages: setup  ## Put new sentences of the payer's pages into the catalogues, to be translated
 	@$(BIN)/python -m tests.support.messages
 
+.PHONY: fuzz
+fuzz: setup  ## Send the API what its reference allows and forbids; SECONDS=1800 says for how long
+	@ZEMBIL_PROVE=1 ZEMBIL_FUZZ_SECONDS=$(or $(SECONDS),1800) $(BIN)/pytest -m prove -s tests/acceptance/test_schemathesis.py
+
 .PHONY: lock
 lock: setup  ## Pin the newest versions into requirements.lock
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \

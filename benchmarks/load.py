@@ -1,7 +1,7 @@
-"""The load generator: keeps a number of POSTs in flight over keep-alive connections and times every answer.
+"""The load generator: keeps a number of requests in flight over keep-alive connections and times every answer.
 
 It runs as a process of its own and shares the machine with what it measures, so it does little: the requests are made
-before the round, and of an answer it reads the status and the length. Every answer must be 201.
+before the round, and of an answer it reads the status and the length. Every POST must be answered 201, every GET 200.
 """
 
 import asyncio
@@ -19,7 +19,6 @@ import uvloop
 
 from benchmarks.figures import percentile
 
-_STATUS = b"HTTP/1.1 201 "
 _LENGTH = b"content-length: "
 _ANSWER_SECONDS_MAX = 10
 
@@ -27,9 +26,9 @@ _ANSWER_SECONDS_MAX = 10
 class Order(msgspec.Struct, frozen=True):
     """What the process is to do; it reads this from standard input."""
 
-    url: str
+    urls: list[str]  # of one server; asked in turn, again and again
     headers: dict[str, str]
-    bodies: list[str]  # sent in turn, again and again
+    bodies: list[str]  # to be posted to the one address, in turn; if there are none, the addresses are read
     in_flight: int
     seconds: float
     requests_max: int
@@ -60,12 +59,20 @@ def post(
     requests_max: int = sys.maxsize,
 ) -> Load:
     """POST the bodies for so many seconds, but at most `requests_max` times. Raises RuntimeError if one is refused."""
-    order = Order(url, dict(headers), list(bodies), in_flight, seconds, requests_max)
+    return _done(Order([url], dict(headers), list(bodies), in_flight, seconds, requests_max))
+
+
+def get(urls: Sequence[str], *, headers: Mapping[str, str], in_flight: int, seconds: float) -> Load:
+    """GET the addresses, all of one server, for so many seconds. Raises RuntimeError if one is refused."""
+    return _done(Order(list(urls), dict(headers), [], in_flight, seconds, sys.maxsize))
+
+
+def _done(order: Order) -> Load:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.load"],
         input=msgspec.json.encode(order),
         capture_output=True,
-        timeout=seconds + 30,
+        timeout=order.seconds + 30,
         check=False,
     )
     if done.returncode != 0 or not done.stdout:
@@ -78,7 +85,8 @@ class _Round:
     """The connections' common state."""
 
     def __init__(self, order: Order) -> None:
-        self.requests = itertools.islice(_requests(order), order.requests_max)
+        self.requests = itertools.islice(_posts(order) if order.bodies else _gets(order), order.requests_max)
+        self.status = b"HTTP/1.1 201 " if order.bodies else b"HTTP/1.1 200 "
         self.began = self.ends = time.perf_counter()
         self.answers = 0
         self.latencies: list[float] = []
@@ -128,7 +136,7 @@ class _Client(asyncio.Protocol):
             return
         self._unfinished = b""
         measured = self._round
-        if not data.startswith(_STATUS):
+        if not data.startswith(measured.status):
             measured.fail(data[:2000].decode(errors="replace"))
             return
         measured.answers += 1
@@ -143,11 +151,9 @@ def _content_length(data: bytes) -> int:
     return int(data[at : data.index(b"\r", at)])
 
 
-def _requests(order: Order) -> Iterator[bytes]:
+def _posts(order: Order) -> Iterator[bytes]:
     """The orders in turn, each with an Idempotency-Key of its own."""
-    url = urlsplit(order.url)
-    head = f"POST {url.path} HTTP/1.1\r\nHost: {url.netloc}\r\nContent-Type: application/json\r\n"
-    head += "".join(f"{name}: {value}\r\n" for name, value in order.headers.items())
+    head = f"POST {_head(order.urls[0], order)}Content-Type: application/json\r\n"
     parts = [
         (f"{head}Content-Length: {len(body)}\r\nIdempotency-Key: {uuid.uuid4()}-".encode(), body)
         for body in (text.encode() for text in order.bodies)
@@ -156,8 +162,21 @@ def _requests(order: Order) -> Iterator[bytes]:
         yield b"%s%d\r\n\r\n%s" % (beginning, number, body)
 
 
+def _gets(order: Order) -> Iterator[bytes]:
+    return itertools.cycle([f"GET {_head(url, order)}\r\n".encode() for url in order.urls])
+
+
+def _head(address: str, order: Order) -> str:
+    """The beginning of a request, behind its method."""
+    url = urlsplit(address)
+    target = url.path + (f"?{url.query}" if url.query else "")
+    return f"{target} HTTP/1.1\r\nHost: {url.netloc}\r\n" + "".join(
+        f"{name}: {value}\r\n" for name, value in order.headers.items()
+    )
+
+
 async def _run(order: Order) -> Load:
-    url = urlsplit(order.url)
+    url = urlsplit(order.urls[0])
     measured = _Round(order)
     loop = asyncio.get_running_loop()
     clients = [

@@ -21,6 +21,7 @@ _POLL_SECONDS = 0.005
 _ZEMBIL = (sys.executable, "-m", "zembil")
 # High enough never to refuse: what a limit costs each request is measured with it.
 _LIMITS = {"ZEMBIL_RATE_LIMIT_SANDBOX": "10000000", "ZEMBIL_RATE_LIMIT_LIVE": "10000000"}
+_NO_LIMITS = {"ZEMBIL_RATE_LIMIT_SANDBOX": "0", "ZEMBIL_RATE_LIMIT_LIVE": "0"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Gateway:
 
 
 @contextmanager
-def served(database_url: str, log: Path) -> Generator[Gateway]:
+def served(database_url: str, log: Path, *, limited: bool = True) -> Generator[Gateway]:
     """`zembil serve --no-worker`, as in production, with a merchant's live account."""
     port = _free_port()
     environment = {
@@ -56,7 +57,7 @@ def served(database_url: str, log: Path) -> Generator[Gateway]:
         "ZEMBIL_DATABASE_URL": database_url,
         "ZEMBIL_SECRET_KEY": base64.b64encode(secrets.token_bytes(32)).decode(),
         "ZEMBIL_PUBLIC_URL": "https://pay.example.et",
-        **_LIMITS,
+        **(_LIMITS if limited else _NO_LIMITS),
     }
     began = time.monotonic()
     with _running([*_ZEMBIL, "serve", "--no-worker", "--port", str(port)], environment, log) as process:

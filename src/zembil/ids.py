@@ -40,6 +40,7 @@ class Prefix(StrEnum):
     USER = "usr_"
     ENTRY = "ent_"
     SESSION = "ses_"
+    AUDIT_ENTRY = "aud_"
 
 
 def new_id(at: datetime) -> uuid.UUID:
@@ -60,7 +61,7 @@ def created_at(identifier: uuid.UUID) -> datetime:
 def shown(prefix: Prefix, identifier: uuid.UUID) -> str:
     """The identifier as merchants see it: the prefix and 26 characters."""
     number = identifier.int
-    return prefix.value + "".join([_PAIRS[(number >> shift) & 1023] for shift in _SHIFTS])
+    return prefix + "".join([_PAIRS[(number >> shift) & 1023] for shift in _SHIFTS])
 
 
 def parsed(prefix: Prefix, text: str) -> uuid.UUID | None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import partial
 
 from zembil import rail_notifications
+from zembil.accounts.operations import seal_audit_log
 from zembil.config import Settings
 from zembil.db.clock import Clock
 from zembil.db.days import drop_days, make_days
@@ -26,6 +27,7 @@ _QUEUE_SECONDS = 5
 _CLOCK_SECONDS = 60
 _MONTHS_SECONDS = 6 * 3600
 _KEYS_SECONDS = 60
+_AUDIT_SECONDS = 5
 _KEYS_MAX = 1000
 
 
@@ -66,6 +68,9 @@ async def run_worker(db: Database, clock: Clock, settings: Settings, bell: Bell,
             async with reading(db) as conn:
                 forgotten = await delete_old_keys(conn, at=clock.now(), limit=_KEYS_MAX)
 
+    async def seal_the_audit_log() -> None:
+        await seal_audit_log(db)
+
     async with asyncio.TaskGroup() as loops:
         loops.create_task(Sender(db, clock, settings, bell).run(stopping))
         loops.create_task(_every(_PAYMENTS_SECONDS, work_on_payments, stopping))
@@ -75,6 +80,7 @@ async def run_worker(db: Database, clock: Clock, settings: Settings, bell: Bell,
         loops.create_task(_every(_MONTHS_SECONDS, make_the_months, stopping))
         loops.create_task(_every(_MONTHS_SECONDS, turn_the_days, stopping))
         loops.create_task(_every(_KEYS_SECONDS, forget_old_keys, stopping))
+        loops.create_task(_every(_AUDIT_SECONDS, seal_the_audit_log, stopping))
 
 
 async def _every(seconds: float, work: Callable[[], Awaitable[None]], stopping: asyncio.Event) -> None:

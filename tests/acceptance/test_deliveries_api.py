@@ -332,6 +332,14 @@ def test_what_failed_since_is_recovered_once(merchant: Merchant, listen: Callabl
     assert len(deliveries(api, endpoint, status="failed", limit=100)) == 7  # nothing of the past is rewritten
 
 
+@pytest.mark.parametrize("since", ["0001-01-01", "0001-01-02T00:00:00Z", "1970-01-01", "9999-12-31T23:59:59Z"])
+def test_a_recovery_may_begin_at_any_time_also_after_the_clock_was_moved(merchant: Merchant, since: str) -> None:
+    api = merchant.client()
+    endpoint = register(api, NOWHERE, "*")
+    assert api.post("/test/clock", json={"advance_seconds": 31622400}).status_code == 200
+    assert recovered(api, endpoint, since=since) == 0
+
+
 def test_two_who_recover_at_once_send_everything_once(merchant: Merchant, listen: Callable[[Answer], Receiver]) -> None:
     api = merchant.client()
     endpoint = register(api, listen(status(500)).url)

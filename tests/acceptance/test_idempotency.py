@@ -15,8 +15,8 @@ from tests.support.money import advance, at_once, created, demand_books_that_bal
 Request = tuple[str, dict[str, Any]]
 
 
-def completed(api: httpx2.Client) -> dict[str, Any]:
-    payment = created(api)
+def completed(api: httpx2.Client, **fields: Any) -> dict[str, Any]:
+    payment = created(api, **fields)
     assert api.post(f"/test/payments/{payment['id']}/complete").status_code == 200
     return payment
 
@@ -36,7 +36,9 @@ def a_refund(api: httpx2.Client) -> Request:
 
 
 def an_approval(api: httpx2.Client) -> Request:
-    return f"/refunds/{refund(api, completed(api))['id']}/approve", {}
+    # Of a wallet that cannot be reached, so that nothing is booked by the worker meanwhile.
+    payment = completed(api, customer={"phone": "+251900000008"})
+    return f"/refunds/{refund(api, payment)['id']}/approve", {}
 
 
 def a_rejection(api: httpx2.Client) -> Request:

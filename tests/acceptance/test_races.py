@@ -1,6 +1,8 @@
 """Customer, merchant, network and clock at once: a payment ends once, and no money is lost or made."""
 
 import asyncio
+import os
+from collections.abc import Callable
 from typing import Any
 
 import httpx2
@@ -12,13 +14,14 @@ from tests.support.database import account_of, query
 from tests.support.gateway import Gateway, Merchant
 from tests.support.money import advance, created, demand_books_that_balance, found, refund, story
 
-PAYMENTS = 12
+PAYMENTS, PAYMENTS_TO_PROVE = 12, 100
 FINAL = ("completed", "failed", "cancelled")
+ANY_TIME = httpx2.Timeout(60, pool=None)  # however long the others take
 
 
 def sandbox(merchant: Merchant, role: str = "admin") -> httpx2.AsyncClient:
     headers = {"Authorization": f"Bearer {merchant.sandbox[f'{role}_key']}"}
-    return httpx2.AsyncClient(base_url=f"{merchant.origin}/sandbox/v1", headers=headers, timeout=60)
+    return httpx2.AsyncClient(base_url=f"{merchant.origin}/sandbox/v1", headers=headers, timeout=ANY_TIME)
 
 
 def demand_one_end(gateway: Gateway, api: httpx2.Client, payment: dict[str, Any]) -> str:
@@ -32,11 +35,26 @@ def demand_one_end(gateway: Gateway, api: httpx2.Client, payment: dict[str, Any]
 
 @pytest.mark.parametrize("begun", [False, True], ids=["no prompt is open", "a prompt is open"])
 def test_a_payment_that_everybody_ends_at_once_ends_once(gateway: Gateway, merchant: Merchant, begun: bool) -> None:
+    end_each_at_once(gateway, merchant, payments=PAYMENTS, begun=begun)
+
+
+@pytest.mark.prove
+@pytest.mark.skipif("ZEMBIL_PROVE" not in os.environ, reason="takes minutes; make prove runs it")
+@pytest.mark.parametrize("begun", [False, True], ids=["no prompt is open", "a prompt is open"])
+def test_a_hundred_payments_that_everybody_ends_at_once_end_once(start: Callable[..., Gateway], begun: bool) -> None:
+    gateway = start(environment={"ZEMBIL_RATE_LIMIT_SANDBOX": "0"})
+    merchant = gateway.merchant
+    end_each_at_once(gateway, merchant, payments=PAYMENTS_TO_PROVE, begun=begun)
+    merchant.close()
+
+
+def end_each_at_once(gateway: Gateway, merchant: Merchant, *, payments: int, begun: bool) -> None:
+    """Customer, merchant, network and clock end each of so many payments at the same moment."""
     api = merchant.client()
-    payments = [created(api, expires_in=300) for _ in range(PAYMENTS)]
+    pending = [created(api, expires_in=300) for _ in range(payments)]
     forms: list[dict[str, str]] = []
     with httpx2.Client(timeout=30) as phone:
-        for number, payment in enumerate(payments):
+        for number, payment in enumerate(pending):
             if begun:
                 body = {"phone": f"+2519112233{number:02d}", "mobile_money_provider": "telebirr"}
                 assert api.post(f"/payments/{payment['id']}/charge", json=body).status_code == 200
@@ -45,7 +63,7 @@ def test_a_payment_that_everybody_ends_at_once_ends_once(gateway: Gateway, merch
     advance(api, 299)
 
     async def race() -> None:
-        async with sandbox(merchant) as client, httpx2.AsyncClient(timeout=60) as phone:
+        async with sandbox(merchant) as client, httpx2.AsyncClient(timeout=ANY_TIME) as phone:
 
             async def end(payment: dict[str, Any], form: dict[str, str]) -> None:
                 path = f"/payments/{payment['id']}"
@@ -62,10 +80,10 @@ def test_a_payment_that_everybody_ends_at_once_ends_once(gateway: Gateway, merch
                 assert {answer.status_code for answer in answers} <= {200, 303, 409}
 
             clock = client.post("/test/clock", json={"advance_seconds": 60})
-            await asyncio.gather(clock, *(end(*pair) for pair in zip(payments, forms, strict=True)))
+            await asyncio.gather(clock, *(end(*pair) for pair in zip(pending, forms, strict=True)))
 
     asyncio.run(race())
-    for payment in payments:
+    for payment in pending:
         assert eventually(lambda payment=payment: found(api, payment)["status"] != "pending", seconds=15)
         demand_one_end(gateway, api, payment)
     demand_books_that_balance(gateway, merchant)

@@ -7,11 +7,18 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.support.gateway import Gateway
+from tests.support.gateway import Gateway, Merchant
 from tests.support.reference import Document, document_of, operations
 from tests.support.schemas import resolved
 from zembil.reference.operations import OPERATIONS
 from zembil.webhooks.model import EventType
+
+UNKNOWN = {
+    name: f"{prefix}_00000000000000000000000000"
+    for name, prefix in {
+        "payment": "pay", "refund": "ref", "customer": "cus", "webhook": "whk", "key": "key", "charge": "chg",
+    }.items()
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -61,6 +68,34 @@ def test_every_operation_tells_its_parameters_and_its_refusals(document: Documen
         keyed = {"$ref": "#/components/parameters/idempotency_key"} in one.operation["parameters"]
         assert keyed == (one.method in ("POST", "PATCH"))
         assert ("404" in one.operation["responses"]) >= bool(in_path)
+
+
+def test_every_body_has_an_example_and_examples_are_valid(document: Document, merchant: Merchant) -> None:
+    bodies = {one.id: one.operation["requestBody"] for one in operations(document) if "requestBody" in one.operation}
+    assert len(bodies) > 20
+    api = merchant.client()
+    for one in operations(document):
+        if one.id in bodies:
+            path = re.sub(r"\{([a-z]+)[a-z_]*\}", lambda match: UNKNOWN[match[1]], one.path)
+            answer = api.request(one.method, path, json=bodies[one.id]["content"]["application/json"]["example"])
+            # What is wrong with a body is told before what does not exist.
+            assert answer.status_code in ((404,) if "{" in one.path or one.id == "create_refund" else (200, 201)), (
+                one.id
+            )
+
+
+def test_links_lead_to_operations_that_take_what_they_bring(document: Document) -> None:
+    described = {one.id: one for one in operations(document)}
+    followed = set[str]()
+    for one in described.values():
+        for response in one.operation["responses"].values():
+            for link in response.get("links", {}).values():
+                target = described[link["operationId"]]
+                for name, value in (link.get("parameters") or link["requestBody"]).items():
+                    assert value.startswith("$response.body#/data/")
+                    assert f"{{{name}}}" in target.path or target.id == "create_refund"
+                followed.add(target.id)
+    assert followed == {one.id for one in described.values() if "{" in one.path} | {"create_refund"}
 
 
 def test_both_environments_are_named_and_what_only_the_sandbox_has(document: Document, gateway: Gateway) -> None:

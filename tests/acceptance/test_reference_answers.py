@@ -52,6 +52,8 @@ def test_payments_and_refunds_are_as_described(reader: Reader, merchant: Merchan
     payment = money.paid(merchant.client())
     reader.asks("GET", f"/payments/{payment['id']}")
     reader.asks("GET", "/payments?limit=2")
+    approved = reader.asks("POST", "/refunds", {"payment_id": payment["id"], "amount": 10}, status=201)
+    reader.asks("POST", f"/refunds/{approved['id']}/approve")
     refund = reader.asks("POST", "/refunds", {"payment_id": payment["id"], "amount": 10}, status=201)
     reader.asks("POST", "/refunds", {"payment_id": payment["id"], "amount": 1000}, status=422)
     reader.asks("POST", f"/refunds/{refund['id']}/reject", {"reason": "No"})
@@ -59,6 +61,18 @@ def test_payments_and_refunds_are_as_described(reader: Reader, merchant: Merchan
     reader.asks("GET", f"/refunds/{refund['id']}")
     for path in ("/refunds", "/balance", "/ledger/entries", "/charges"):
         reader.asks("GET", path)
+
+
+def test_charges_in_doubt_are_as_described(reader: Reader) -> None:
+    doubtful = {"phone": "+251900000005", "mobile_money_provider": "telebirr"}
+    for number in range(2):
+        payment = reader.asks("POST", "/payments", {"amount": 1, "currency": "ETB"}, status=201)
+        charge = reader.asks("POST", f"/payments/{payment['id']}/charge", doubtful)["charge"]
+        assert [one["id"] for one in reader.asks("GET", "/charges?state=in_doubt")["charges"]] == [charge["id"]]
+        if number:
+            reader.asks("POST", f"/test/charges/{charge['id']}/resolve", {"outcome": "succeeded"})
+        else:
+            assert reader.asks("POST", f"/charges/{charge['id']}/ask")["payment_status"] == "completed"
 
 
 def test_customers_and_keys_are_as_described(reader: Reader) -> None:

@@ -35,6 +35,8 @@ class Books:
         self.refund = asked["id"]
         self.rejected = refund(api, {"id": self.paid}, 70)["id"]
         decide(api, {"id": self.rejected}, "reject")
+        unsealed = "SELECT 1 FROM audit_entries WHERE account_id = $1 AND number IS NULL"
+        assert eventually(lambda: query(gateway, unsealed, self.account) == [], seconds=15)
 
     def named(self, what: str) -> str:
         """What `verify` calls a row of ours."""
@@ -70,7 +72,7 @@ def test_what_adds_up_is_said_to(gateway: Gateway, books: Books) -> None:
     del books
     ended = zembil(gateway, "verify")
     assert ended.returncode == 0, ended.stdout
-    assert len(ended.stdout.splitlines()) == 11
+    assert len(ended.stdout.splitlines()) == 12
     assert all(line.startswith("ok ") for line in ended.stdout.splitlines())
     status, document = verdict(gateway)
     assert (status, document["ok"]) == (0, True)
@@ -100,12 +102,23 @@ RESERVED = "UPDATE payments SET reserved_santim = reserved_santim + {0} WHERE ac
 REFUNDED = "UPDATE payments SET refunded_santim = refunded_santim - {0} WHERE account_id = $1 AND id = $2"
 REFUND = "UPDATE refunds SET amount_santim = amount_santim + 8000 * {0} WHERE account_id = $1 AND id = $2"
 
+AUDITED = """
+    UPDATE audit_entries SET actor = CASE {0} WHEN 1 THEN 'x' || actor ELSE substr(actor, 2) END
+    WHERE account_id = $1 AND $2::uuid IS NOT NULL AND number = 1
+"""
+TAKEN_OUT = """
+    UPDATE audit_entries SET number = number + {0}
+    WHERE account_id = $1 AND $2::uuid IS NOT NULL AND number > 1
+"""
+
 BROKEN = [
     # how it is broken (with 1) and mended (with -1), whose row, the checks that see it, the row that is named
     (BALANCE, "paid", ["every debit is a credit", "balances are the sums of their entries"], ""),
     (ENTRY, "paid", ["balances are the sums of their entries", "money that came is booked, and nothing else"], ""),
     (COUNT, "failed", ["totals of lists are the rows there are"], ""),
     (EVENT, "failed", ["the end of a payment was told once"], "failed"),
+    (AUDITED, "paid", ["nothing in the audit log was changed or taken out"], ""),
+    (TAKEN_OUT, "paid", ["nothing in the audit log was changed or taken out"], ""),
     (RESERVED, "paid", ["what is reserved is the sum of the refunds"], "paid"),
     (REFUNDED, "paid", ["what is refunded is the sum of the completed refunds"], "paid"),
     (

@@ -38,3 +38,50 @@ async def test_an_operation_can_be_tried(gateway: Gateway, merchant: Merchant, n
     answer = page.locator(".live-responses-table .response-col_description pre").first
     await expect(answer).to_contain_text("unallocated", timeout=10_000)
     assert json.loads(await answer.inner_text())["status"] == "success"
+
+
+async def test_a_live_key_is_not_taken(gateway: Gateway, merchant: Merchant, new_person: NewPerson) -> None:
+    person = await new_person(width=1280, height=900)
+    await person.opens(f"{gateway.origin}/docs")
+    page = person.page
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.headers.get("authorization", "")))
+    await page.get_by_role("button", name="Authorize").click(timeout=20_000)
+    refusal = page.get_by_role("alert")
+    await expect(refusal).to_have_count(0)
+    field = page.locator(".auth-container input")
+    await field.fill(merchant.live["admin_key"])
+    await expect(refusal).to_contain_text("live key")
+    await expect(field).to_have_value("")
+    # Also not when it comes piece by piece, or with the scheme in front.
+    await field.press_sequentially(f"Bearer {merchant.live['admin_key']}")
+    assert "sk_live_" not in await field.input_value()
+    await field.fill(merchant.sandbox["read_only_key"])
+    await page.locator(".auth-btn-wrapper .authorize").click()
+    await page.locator(".auth-btn-wrapper .btn-done").click()
+    await page.locator("#operations-Money-get_balance .opblock-summary-control").click()
+    await page.get_by_role("button", name="Try it out").click()
+    await page.get_by_role("button", name="Execute").click()
+    await expect(page.locator(".live-responses-table")).to_contain_text("unallocated", timeout=10_000)
+    assert not any("live" in header for header in asked)
+
+
+async def test_no_request_leaves_the_page_with_a_live_key(
+    gateway: Gateway, merchant: Merchant, new_person: NewPerson
+) -> None:
+    # Whatever way it came in: here a password manager put it in, and told no script.
+    person = await new_person(width=1280, height=900)
+    await person.opens(f"{gateway.origin}/docs")
+    page = person.page
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.headers.get("authorization", "")))
+    await page.get_by_role("button", name="Authorize").click(timeout=20_000)
+    await page.evaluate('document.removeEventListener("input", refuseLiveKey)')
+    await page.locator(".auth-container input").fill(merchant.live["read_only_key"])
+    await page.locator(".auth-btn-wrapper .authorize").click()
+    await page.locator(".auth-btn-wrapper .btn-done").click()
+    await page.locator("#operations-Money-get_balance .opblock-summary-control").click()
+    await page.get_by_role("button", name="Try it out").click()
+    await page.get_by_role("button", name="Execute").click()
+    await expect(page.get_by_role("alert")).to_contain_text("would move real money")
+    assert not any("live" in header for header in asked)

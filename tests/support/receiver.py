@@ -1,5 +1,6 @@
 """A merchant's webhook receiver: keeps what arrives and answers as it is told."""
 
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -59,6 +60,12 @@ class Receiver:
 
         self._server = _Server(("127.0.0.1", 0), Handler)
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    def speak_tls(self, context: ssl.SSLContext) -> None:
+        """Connections from now on are TLS; the handshake is with the first byte that is read, in the thread of each."""
+        self._server.socket = context.wrap_socket(
+            self._server.socket, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=True
+        )
 
     @property
     def url(self) -> str:

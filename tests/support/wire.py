@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 ANSWER_SECONDS_MAX = 30
 
+_WITH_DETAILS = ("validation_error", "payment_not_refundable", "refund_amount_exceeds_available")
 _REQUEST_ID = re.compile(r"req_[0-9a-f]{26}")
 
 Header = tuple[str, str | bytes]
@@ -118,7 +119,7 @@ def demand_an_api_answer(answer: RawAnswer) -> None:
     error = document["error"]
     assert error["code"]
     assert error["message"]
-    assert ("details" in error) == (error["code"] == "validation_error")
+    assert ("details" in error) == (error["code"] in _WITH_DETAILS)
     for fault in error.get("details", []):
         assert fault.keys() == {"field", "message"}
         assert fault["field"]

@@ -9,7 +9,7 @@ import pytest
 from zembil import config, errors
 from zembil.errors import ApiError, ConfigurationError
 from zembil.payments.lifecycle import CHARGE_CHANGES, PAYMENT_CHANGES
-from zembil.payments.model import ChargeState
+from zembil.payments.model import ChargeState, FailureCode
 from zembil.rails import doubt
 from zembil.refunds.lifecycle import CHANGES as REFUND_CHANGES
 from zembil.refunds.model import RefundState
@@ -106,13 +106,22 @@ def test_every_event_type_is_in_the_docs_of_webhooks() -> None:
 
 def test_every_error_code_is_in_the_tree_of_errors() -> None:
     tree = errors.__doc__ or ""
-
-    def kinds(of: type[ApiError]) -> list[type[ApiError]]:
-        return [kind for child in of.__subclasses__() for kind in (child, *kinds(child))]
-
-    public = [kind for kind in kinds(ApiError) if kind.__module__ == "zembil.errors"]
+    public = kinds(ApiError)
     assert public
     assert all(kind.__name__ in tree for kind in public)
+
+
+def kinds(of: type[ApiError]) -> list[type[ApiError]]:
+    found = [kind for child in of.__subclasses__() for kind in (child, *kinds(child))]
+    return [kind for kind in found if kind.__module__ == "zembil.errors"]
+
+
+def test_every_error_code_is_in_the_docs_of_the_api() -> None:
+    text = (ROOT / "docs/api.md").read_text()
+    codes = {kind.code for kind in kinds(ApiError) if hasattr(kind, "code")}
+    assert "refund_amount_exceeds_available" in codes
+    missing = [code for code in (*codes, *FailureCode, "internal_error") if f"`{code}`" not in text]
+    assert missing == []
 
 
 def test_a_relative_link_in_the_docs_leads_somewhere() -> None:

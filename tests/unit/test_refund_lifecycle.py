@@ -47,8 +47,8 @@ def refund_in(state: RefundState, *, taken: bool = False) -> Refund:
     )
 
 
-def after(refund: Refund, outcome: Outcome, *, at: datetime = AT) -> Change | None:
-    return lifecycle.after(refund, outcome, at=at, clock_offset=OFFSET)
+def after(refund: Refund, outcome: Outcome, *, at: datetime = AT, has_room: bool = True) -> Change | None:
+    return lifecycle.after(refund, outcome, at=at, clock_offset=OFFSET, has_room=has_room)
 
 
 def changed(refund: Refund, outcome: Outcome, *, at: datetime = AT) -> Refund:
@@ -113,9 +113,79 @@ def test_a_rejected_refund_says_why_and_books_nothing() -> None:
 def test_what_is_decided_is_not_decided_again(state: RefundState) -> None:
     with pytest.raises(KeyError):
         lifecycle.approved(refund_in(state), by="usr_2", self_approval=False, at=AT, send_at=AT)
-    if state not in SENT_STATES:
-        with pytest.raises(KeyError):
-            lifecycle.rejected(refund_in(state), message=None)
+    with pytest.raises(KeyError):
+        lifecycle.rejected(refund_in(state), message=None)
+
+
+def failed_refund() -> Refund:
+    """A refund that was sent, and of which the rail said no."""
+    return changed(refund_in(RefundState.SUBMITTING), Failed("provider_rejected", "E1"))
+
+
+def test_money_that_went_although_the_rail_had_said_no_is_counted_where_there_is_room() -> None:
+    change = after(failed_refund(), Succeeded(5_000, "R1"))
+    assert change is not None
+    assert (change.event_type, change.entry_kind) == (EventType.REFUND_COMPLETED, EntryKind.REFUND_COMPLETED_LATE)
+    done = change.refund
+    assert (done.state, done.completed_at, done.late_success_at) == (RefundState.COMPLETED, AT + OFFSET, AT + OFFSET)
+    assert (done.failure_code, done.failure_message, done.rail_reference) == (None, None, "R1")
+
+
+@pytest.mark.parametrize(("santim", "has_room"), [(5_000, False), (4_999, True)])
+def test_money_that_went_late_and_cannot_be_counted_is_remembered_for_an_operator(santim: int, has_room: bool) -> None:
+    change = after(failed_refund(), Succeeded(santim), has_room=has_room)
+    assert change is not None
+    assert (change.event_type, change.entry_kind) == (None, None)
+    assert (change.refund.state, change.refund.late_success_at) == (RefundState.FAILED, AT + OFFSET)
+    later = AT + timedelta(hours=1)
+    assert after(change.refund, Succeeded(santim), at=later, has_room=has_room) is None
+
+
+@pytest.mark.parametrize("outcome", [Failed("x"), Cancelled(), Unknown("x"), NotFound(), NotSent("x"), InProgress()])
+def test_nothing_else_changes_a_refund_that_failed(outcome: Outcome) -> None:
+    assert after(failed_refund(), outcome) is None
+
+
+def test_a_no_that_money_may_overtake_is_no_definite_word() -> None:
+    refund = changed(refund_in(RefundState.IN_PROGRESS), Failed("timeout", "T", news_after=timedelta(seconds=60)))
+    assert refund.state is RefundState.IN_DOUBT
+
+
+@pytest.mark.parametrize(
+    ("outcome", "becomes"),
+    [
+        (Succeeded(5_000), RefundState.COMPLETED),
+        (InProgress(), RefundState.IN_PROGRESS),
+        (Failed("provider_rejected"), RefundState.FAILED),
+    ],
+)
+def test_what_seemed_not_to_have_arrived_and_did_is_not_sent_again(outcome: Outcome, becomes: RefundState) -> None:
+    waiting = changed(refund_in(RefundState.SUBMITTING), NotSent("no connection"))
+    assert changed(waiting, outcome).state is becomes
+    for nothing in (NotSent("x"), NotFound(), Unknown("x")):
+        assert after(waiting, nothing) is None
+
+
+def test_what_does_not_get_through_is_sent_again_on_the_schedule_and_then_is_an_operators() -> None:
+    refund = changed(refund_in(RefundState.SUBMITTING), NotSent("no connection"))
+    sent_after: list[timedelta] = []
+    while refund.state is RefundState.APPROVED:
+        assert refund.ask_at is not None
+        sent_after.append(refund.ask_at - AT)
+        again = lifecycle.submitted(refund, at=refund.ask_at, clock_offset=OFFSET)
+        # Whether it says so at once, or is found not to know it much later, it has not arrived.
+        refund = changed(again, NotSent("no connection"), at=refund.ask_at)
+    assert tuple(sent_after) == doubt.SCHEDULE
+    assert (refund.state, refund.ask_at) == (RefundState.NEEDS_REVIEW, None)
+    once_more = lifecycle.sent_again(refund, at=AT)
+    assert once_more is not None
+    assert (once_more.refund.state, once_more.refund.ask_at) == (RefundState.APPROVED, AT)
+    assert once_more.refund.sent_in_vain == 0
+
+
+def test_what_the_rail_once_had_is_not_sent_again_on_anybodys_word() -> None:
+    for state in RefundState:
+        assert lifecycle.sent_again(refund_in(state, taken=True), at=AT) is None
 
 
 def test_the_table_tells_each_end_and_books_what_was_approved() -> None:

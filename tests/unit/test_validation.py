@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET, Struct, UnsetType
 
+from zembil.customers.api import CreateCustomer
 from zembil.errors import Fault, ValidationError
 from zembil.payments.api import CreatePayment
 from zembil.web import fields
@@ -232,6 +233,35 @@ def test_what_fields_demand_of_each_other_is_told_with_the_other_faults() -> Non
     with pytest.raises(ValidationError) as refused:
         parsed_body(CreatePayment, body)
     assert {fault.field for fault in refused.value.details} == {"amount", "customer.email", "customer.phone"}
+
+
+FAULTY: list[tuple[type[Struct], bytes, set[str]]] = [
+    (CreateCustomer, b'{"email":1}', {"email"}),
+    (CreateCustomer, b'{"phone":[]}', {"phone"}),
+    (CreateCustomer, b'{"email":null,"name":1}', {"email", "phone", "name"}),
+    (
+        CreatePayment,
+        b'{"amount":1,"currency":"ETB","mobile_money_provider":"mpesa","customer":"x"}',
+        {"customer", "customer.phone"},
+    ),
+    (
+        CreatePayment,
+        b'{"amount":1,"currency":"ETB","mobile_money_provider":"mpesa","customer":{"email":1,"phone":"+251911223344"}}',
+        {"customer.email"},
+    ),
+    (
+        CreatePayment,
+        b'{"amount":1,"currency":"ETB","mobile_money_provider":"mpesa","customer":{"email":1}}',
+        {"customer.email", "customer.phone"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "body", "faulty"), FAULTY)
+def test_what_is_faulty_is_not_called_missing(kind: type[Struct], body: bytes, faulty: set[str]) -> None:
+    with pytest.raises(ValidationError) as refused:
+        parsed_body(kind, body)
+    assert {fault.field for fault in refused.value.details} == faulty
 
 
 class Change(Struct, frozen=True):

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from zembil import ids
+from zembil.ids import Prefix
+
 
 class Role(StrEnum):
     ADMIN = "admin"
@@ -35,6 +38,46 @@ class Account:
         return at + self.clock_offset
 
 
+class ActorKind(StrEnum):
+    USER = "user"
+    OPERATOR = "operator"
+    SYSTEM = "system"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who did what the audit log tells of."""
+
+    kind: ActorKind
+    name: str  # usr_…, or an operator's name
+    key_id: uuid.UUID | None = None  # through which a user did it
+
+
+class AuditAction(StrEnum):
+    """What the audit log tells of: what somebody may have to answer for."""
+
+    KEY_CREATED = "key.created"
+    KEY_ROLLED = "key.rolled"
+    KEY_REVOKED = "key.revoked"
+    SECRET_ROTATED = "endpoint.secret_rotated"  # noqa: S105  (what was done, not a secret)
+    REFUND_APPROVED = "refund.approved"
+    REFUND_REJECTED = "refund.rejected"
+    CHARGE_RESOLVED = "charge.resolved"
+    REFUND_RESOLVED = "refund.resolved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """What somebody did, as it is kept for good."""
+
+    account_id: int
+    id: uuid.UUID  # of the database's time, which is when it was done
+    actor: Actor
+    action: AuditAction
+    object: str  # the id of what it was done to, as it is shown
+    details: dict[str, str | int | None]  # never a secret
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     """Who is calling: an API key and the account it opens."""
@@ -46,6 +89,10 @@ class Principal:
     expires_at: datetime | None
     rate_limit: int | None = None  # requests in any 60 seconds; None: the account's limit alone
     last_used_at: datetime | None = None  # as it is recorded, once a minute
+
+    @property
+    def actor(self) -> Actor:
+        return Actor(ActorKind.USER, ids.shown(Prefix.USER, self.user_id), self.key_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

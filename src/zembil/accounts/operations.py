@@ -5,10 +5,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from zembil import ids
-from zembil.accounts import queries, secrets
-from zembil.accounts.model import AccountKeys, ApiKey, NewMerchant, Principal, Role
-from zembil.db.pool import Connection, Database, transaction
+from zembil.accounts import audit_queries, queries, secrets
+from zembil.accounts.model import AccountKeys, Actor, ApiKey, AuditAction, AuditEntry, NewMerchant, Principal, Role
+from zembil.db.pool import Connection, Database, reading, transaction
 from zembil.errors import InvalidState, ResourceNotFound
+from zembil.ids import Prefix
+from zembil.telemetry import log
+
+SEALED_MAX = 1000
 
 
 async def create_merchant(db: Database, name: str, *, at: datetime) -> NewMerchant:
@@ -55,6 +59,12 @@ class KeyOrder:
 
 async def create_key(conn: Connection, by: Principal, order: KeyOrder, *, at: datetime) -> tuple[ApiKey, str]:
     """Make a key in the name of whoever asks for it; answers it with its secret, which is readable this once."""
+    key, secret = await _make_key(conn, by, order, at=at)
+    await _audit_key(conn, by, AuditAction.KEY_CREATED, key.id, at=at, name=key.name, role=key.role.value)
+    return key, secret
+
+
+async def _make_key(conn: Connection, by: Principal, order: KeyOrder, *, at: datetime) -> tuple[ApiKey, str]:
     secret = secrets.new_api_key(livemode=by.account.livemode)
     key = ApiKey(
         account_id=by.account.id,
@@ -82,12 +92,15 @@ async def roll_key(
     if old.expired(at=at):
         raise InvalidState("This key has expired; make a new one with POST /keys.")
     order = KeyOrder(name=old.name, role=old.role, expires_at=old.expires_at, rate_limit=old.rate_limit)
-    new, secret = await create_key(conn, by, order, at=at)
+    new, secret = await _make_key(conn, by, order, at=at)
     ends_at = at + overlap
     ended = replace(old, expires_at=ends_at if old.expires_at is None else min(old.expires_at, ends_at))
     await queries.update_key_expiry(conn, ended)
     if not overlap:
         await queries.revoke_api_key(conn, old.id)
+    replaced_by = ids.shown(Prefix.KEY, new.id)
+    seconds = int(overlap.total_seconds())
+    await _audit_key(conn, by, AuditAction.KEY_ROLLED, old.id, at=at, replaced_by=replaced_by, overlap_seconds=seconds)
     return new, ended, secret
 
 
@@ -97,6 +110,13 @@ async def revoke_key(conn: Connection, by: Principal, key_id: uuid.UUID, *, at: 
     if key.role is Role.ADMIN and not key.expired(at=at) and not await queries.has_another_admin_key(conn, key, at=at):
         raise InvalidState("This is the account's last admin key; make another one first, or roll this one.")
     await queries.revoke_api_key(conn, key.id)
+    await _audit_key(conn, by, AuditAction.KEY_REVOKED, key.id, at=at, name=key.name, role=key.role.value)
+
+
+async def _audit_key(
+    conn: Connection, by: Principal, action: AuditAction, key_id: uuid.UUID, *, at: datetime, **details: str | int
+) -> None:
+    await audit(conn, by.account.id, by.actor, action, ids.shown(Prefix.KEY, key_id), at=at, **details)
 
 
 async def _lock_key(conn: Connection, by: Principal, key_id: uuid.UUID) -> ApiKey:
@@ -109,3 +129,35 @@ async def _lock_key(conn: Connection, by: Principal, key_id: uuid.UUID) -> ApiKe
 
 def _in_words(role: Role) -> str:
     return role.value.replace("_", "-")
+
+
+# The audit log
+
+
+async def audit(
+    conn: Connection,
+    account_id: int,
+    actor: Actor,
+    action: AuditAction,
+    object_id: str,
+    *,
+    at: datetime,
+    **details: str | int | None,
+) -> None:
+    """Record for good who did what, in the transaction in which it is done. `at` is the database's time."""
+    entry = AuditEntry(
+        account_id=account_id, id=ids.new_id(at), actor=actor, action=action, object=object_id, details=details
+    )
+    await audit_queries.insert_audit_entry(conn, entry)
+
+
+async def seal_audit_log(db: Database) -> None:
+    """Put new entries at the end of their accounts' chains. The log tells each end, to be kept outside the database."""
+    async with reading(db) as conn:
+        account_ids = await audit_queries.list_accounts_to_seal(conn, limit=SEALED_MAX)
+    for account_id in account_ids:
+        async with transaction(db) as conn:
+            await queries.lock_account(conn, account_id)
+            end = await audit_queries.seal_entries(conn, account_id, limit=SEALED_MAX)
+        if end is not None:
+            log.info("audit.sealed", account=account_id, number=end.number, seal=end.seal.hex())

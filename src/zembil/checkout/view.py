@@ -20,6 +20,7 @@ from zembil.payments.model import FAILURE_MESSAGES, Charge, ChargeState, Payment
 from zembil.rails import wallets
 from zembil.rails.rail import Wallet
 from zembil.rails.sandbox import SandboxRail
+from zembil.telemetry import masked
 
 RESEND_AFTER = timedelta(seconds=30)
 
@@ -174,7 +175,7 @@ def page_of(
         merchant_name=account.merchant_name,
         amount=money.shown(payment.amount_santim),
         currency=money.CURRENCY,
-        description=payment.description,
+        description=payment.description and masked(payment.description),
         sandbox=not account.livemode,
         refunded=_refunded(payment),
         payment_path=path,

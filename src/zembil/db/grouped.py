@@ -22,6 +22,9 @@ ROWS_MAX = 128
 QUEUE_MAX = 5000
 WRITERS = 2  # one statement in flight, one filling
 
+# Why a group is refused for the sake of one of its rows; anything else is nobody's fault and meets them all.
+_ROWS_OWN = (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError, asyncpg.LockNotAvailableError, ZembilError)
+
 
 class GroupedWriter(Generic[Row, Result]):
     """Writes queued rows with one statement per free writer.
@@ -89,7 +92,7 @@ class GroupedWriter(Generic[Row, Result]):
     async def _write_group(
         self, conn: Connection, writer: int, group: list[tuple[Row, asyncio.Future[Result]]]
     ) -> None:
-        with suppress(asyncpg.IntegrityConstraintViolationError, asyncpg.DataError, ZembilError):
+        with suppress(*_ROWS_OWN):
             results = await self._write_rows(conn, [row for row, _ in group], writer)
             for (_, committed), result in zip(group, results, strict=True):
                 if not committed.done():
@@ -98,7 +101,7 @@ class GroupedWriter(Generic[Row, Result]):
         for row, committed in group:
             try:
                 (result,) = await self._write_rows(conn, [row], writer)
-            except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError, ZembilError) as error:
+            except _ROWS_OWN as error:
                 if not committed.done():
                     committed.set_exception(error)
             else:

@@ -19,6 +19,7 @@ class EntryKind(StrEnum):
     REFUND_APPROVED = "refund_approved"
     REFUND_COMPLETED = "refund_completed"
     REFUND_FAILED = "refund_failed"
+    REFUND_COMPLETED_LATE = "refund_completed_late"  # after it had failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

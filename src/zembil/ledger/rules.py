@@ -21,6 +21,8 @@ RULES: dict[tuple[EntryKind, bool], tuple[LedgerAccount, LedgerAccount]] = {
     (EntryKind.REFUND_COMPLETED, True): (_TRANSIT, _CLEARING),
     (EntryKind.REFUND_FAILED, False): (_TRANSIT, _BALANCE),
     (EntryKind.REFUND_FAILED, True): (_TRANSIT, _UNALLOCATED),
+    (EntryKind.REFUND_COMPLETED_LATE, False): (_BALANCE, _CLEARING),
+    (EntryKind.REFUND_COMPLETED_LATE, True): (_UNALLOCATED, _CLEARING),
 }
 
 

@@ -1,13 +1,19 @@
-"""SQL for charges in doubt, and for what must add up."""
+"""SQL for charges and refunds in doubt, and for what must add up."""
 
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
 from typing import LiteralString
 
+from zembil.accounts.audit_queries import AUDIT_FACTS
 from zembil.db.pool import Connection, Record
 from zembil.payments.model import ChargeState
 from zembil.rails.rail import Wallet
+from zembil.refunds.model import RefundState
+
+_ASKED = "the wallet is being asked"
+_NEVER_TOLD = "the wallet never told"
+_WHYS = {"amount_differs": "another amount was moved", "not_sent": "the wallet could not be reached"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,10 +30,18 @@ class DoubtfulCharge:
     asked: int
     ask_at: datetime | None  # in the database's time; None: it stands with the operator
     clock_offset_seconds: float
+    raw_code: str | None
+
+    @property
+    def why(self) -> str:
+        """Why it is in doubt, in words."""
+        if self.state is ChargeState.IN_DOUBT:
+            return _ASKED
+        return _WHYS.get(self.raw_code or "", _NEVER_TOLD)
 
 
 _DOUBTFUL = """
-    SELECT c.account_id, c.id, c.payment_id, p.amount_santim, c.state, c.rail, c.phone, c.asked, c.ask_at,
+    SELECT c.account_id, c.id, c.payment_id, p.amount_santim, c.state, c.rail, c.phone, c.asked, c.ask_at, c.raw_code,
         extract(epoch FROM a.clock_offset)::float8 AS clock_offset_seconds
     FROM charges c
         JOIN payments p ON p.account_id = c.account_id AND p.id = c.payment_id
@@ -72,6 +86,70 @@ def _doubtful(row: Record) -> DoubtfulCharge:
         asked=row["asked"],
         ask_at=row["ask_at"],
         clock_offset_seconds=row["clock_offset_seconds"],
+        raw_code=row["raw_code"],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoubtfulRefund:
+    """A refund of which nobody knows what became, or of which what is known leaves money where it does not belong."""
+
+    account_id: int
+    id: uuid.UUID
+    payment_id: uuid.UUID
+    amount_santim: int
+    state: RefundState
+    rail: Wallet
+    phone: str
+    ask_at: datetime | None
+    raw_code: str | None
+    has_late_success: bool
+
+    @property
+    def why(self) -> str:
+        """Why it is in doubt, in words."""
+        if self.has_late_success:
+            return "the wallet says it was paid after it had failed"
+        if self.state is RefundState.FAILED:
+            return "money that is no payment's was not returned"
+        return _ASKED if self.state is RefundState.IN_DOUBT else _WHYS.get(self.raw_code or "", _NEVER_TOLD)
+
+
+# A surplus that failed to go back is in doubt until it is tried again; from then on the new refund is.
+_DOUBTFUL_REFUNDS = """
+    SELECT r.account_id, r.id, r.payment_id, r.amount_santim, r.state, c.rail, c.phone, r.ask_at, r.raw_code,
+        r.late_success_at IS NOT NULL AS has_late_success
+    FROM refunds r JOIN charges c ON c.account_id = r.account_id AND c.id = r.charge_id
+    WHERE (r.state IN ('in_doubt', 'needs_review') OR (r.state = 'failed' AND (
+        r.late_success_at IS NOT NULL OR (r.of_surplus AND NOT EXISTS (
+            SELECT 1 FROM refunds n
+            WHERE n.account_id = r.account_id AND n.charge_id = r.charge_id AND n.of_surplus AND n.id > r.id)))))
+"""
+
+
+async def list_doubtful_refunds_of_all(conn: Connection, *, limit: int) -> list[DoubtfulRefund]:
+    """The operator's queue: those of every account, oldest first."""
+    rows = await conn.fetch(_DOUBTFUL_REFUNDS + "ORDER BY r.id LIMIT $1", limit)
+    return [_doubtful_refund(row) for row in rows]
+
+
+async def find_doubtful_refund(conn: Connection, refund_id: uuid.UUID) -> DoubtfulRefund | None:
+    row = await conn.fetchrow(_DOUBTFUL_REFUNDS + "AND r.id = $1", refund_id)
+    return None if row is None else _doubtful_refund(row)
+
+
+def _doubtful_refund(row: Record) -> DoubtfulRefund:
+    return DoubtfulRefund(
+        account_id=row["account_id"],
+        id=row["id"],
+        payment_id=row["payment_id"],
+        amount_santim=row["amount_santim"],
+        state=RefundState(row["state"]),
+        rail=Wallet(row["rail"]),
+        phone=row["phone"],
+        ask_at=row["ask_at"],
+        raw_code=row["raw_code"],
+        has_late_success=row["has_late_success"],
     )
 
 
@@ -148,12 +226,14 @@ REFUNDS_ARE_BOOKED = """
         r.kind || ' ' || r.amount_santim AS expected, e.kind || ' ' || e.amount_santim AS found
     FROM (
         SELECT account_id, id, 'refund_approved' AS kind, amount_santim FROM refunds WHERE approved_at IS NOT NULL
-        UNION ALL SELECT account_id, id, 'refund_completed', amount_santim FROM refunds WHERE state = 'completed'
+        UNION ALL SELECT account_id, id,
+            CASE WHEN late_success_at IS NULL THEN 'refund_completed' ELSE 'refund_completed_late' END, amount_santim
+        FROM refunds WHERE state = 'completed'
         UNION ALL SELECT account_id, id, 'refund_failed', amount_santim FROM refunds
-        WHERE state = 'failed' AND approved_at IS NOT NULL
+        WHERE approved_at IS NOT NULL AND (state = 'failed' OR (state = 'completed' AND late_success_at IS NOT NULL))
     ) r FULL JOIN (
         SELECT account_id, source_id, kind, amount_santim FROM ledger_entries
-        WHERE kind IN ('refund_approved', 'refund_completed', 'refund_failed')
+        WHERE kind IN ('refund_approved', 'refund_completed', 'refund_completed_late', 'refund_failed')
     ) e ON e.account_id = r.account_id AND e.source_id = r.id AND e.kind = r.kind
     WHERE r.amount_santim IS DISTINCT FROM e.amount_santim
 """
@@ -222,3 +302,17 @@ ENDS_ARE_TOLD_ONCE = """
     WHERE p.status <> 'pending'
     GROUP BY p.account_id, p.id, p.status HAVING count(e.id) <> 1
 """
+
+AUDIT_LOG_IS_WHOLE = (
+    """
+    SELECT account_id, id, 'seal ' || number AS named, encode(expected, 'hex') AS expected, encode(seal, 'hex') AS found
+    FROM (
+        SELECT e.account_id, e.id, e.number, e.seal, row_number() OVER chain AS place,
+            sha256(coalesce(lag(e.seal) OVER chain, ''::bytea) || """
+    + AUDIT_FACTS
+    + """) AS expected
+        FROM audit_entries e WHERE e.number IS NOT NULL
+        WINDOW chain AS (PARTITION BY e.account_id ORDER BY e.number)
+    ) sealed WHERE seal <> expected OR number <> place
+"""
+)

@@ -2,11 +2,11 @@
 
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from zembil import ids, instants, money
 from zembil.accounts.permissions import Permission
@@ -16,9 +16,9 @@ from zembil.db.pool import Database, UniqueViolation, reading
 from zembil.errors import DuplicateReference, Fault, IdempotencyInProgress, ResourceNotFound, ValidationError
 from zembil.ids import Prefix
 from zembil.payments import queries
+from zembil.payments.list_queries import ListedPayment, PaymentFilter, list_payments
 from zembil.payments.model import Payment, PaymentStatus, ShownPayment, shown
 from zembil.payments.operations import LIFETIME_SECONDS, PaymentOrder, PaymentWriter, new_payment
-from zembil.payments.queries import ListedPayment, PaymentFilter
 from zembil.qr import LinkCodes
 from zembil.rails import rail_for
 from zembil.rails.rail import Wallet
@@ -68,8 +68,7 @@ class CreatePayment(Struct, frozen=True):
 
     @staticmethod
     def faults_between(field: Callable[[str], Any]) -> Iterator[Fault]:
-        customer: CustomerOfPayment | None = field("customer")
-        if field("mobile_money_provider") is not None and (customer is None or customer.phone is None):
+        if field("mobile_money_provider") is not None and field("customer.phone") is None:
             yield Fault("customer.phone", "A prompt is pushed to this phone; it is required here.")
 
 
@@ -192,10 +191,10 @@ class PaymentEndpoints:
     async def list(self, call: Call) -> Answer:
         parameters = Parameters(call.query_string)
         wanted = _filter(parameters)
-        page = taken_page(parameters, "payments", asdict(wanted))
+        page = taken_page(parameters, "payments", to_builtins(wanted))
         parameters.finish()
         async with reading(self.db) as conn:
-            payments, total = await queries.list_payments(
+            payments, total = await list_payments(
                 conn, call.account.id, wanted, limit=page.limit, offset=page.offset, before=page.last
             )
         return success(

@@ -10,7 +10,7 @@ from zembil.accounts.queries import find_account
 from zembil.config import Settings
 from zembil.db.clock import Clock
 from zembil.db.pool import Database, reading
-from zembil.errors import InvalidState, RateLimitExceeded, ServiceUnavailable
+from zembil.errors import InvalidState, RateLimitExceeded
 from zembil.payments import lifecycle, operations, queries
 from zembil.payments.model import Charge, ChargeState, FailureCode, Payment
 from zembil.payments.operations import Begun
@@ -117,19 +117,10 @@ class Charger:
                 conn, at=now, again_at=now + doubt.SUBMITTING_AT_MOST, limit=_DUE_MAX
             )
         await asyncio.gather(
-            *(self._guarded(self._push(payment)) for payment in to_push),
-            *(self._guarded(self._ask(charge, receive)) for charge in to_ask),
+            *(calls.guarded(self._push(payment)) for payment in to_push),
+            *(calls.guarded(self._ask(charge, receive)) for charge in to_ask),
         )
         return expired + len(to_push) >= _DUE_MAX or len(to_ask) >= _DUE_MAX
-
-    async def _guarded(self, work: Awaitable[None]) -> None:
-        """One payment's trouble must not keep the worker from the others; what is due stays due."""
-        try:
-            await work
-        except ServiceUnavailable:
-            log.warning("worker.postponed", reason="the database is away")
-        except Exception:  # noqa: BLE001
-            log.exception("worker.failed")
 
     async def _push(self, payment: Payment) -> None:
         """Prompt as asked for at creation. Whoever else begins first, the payment is charged once."""

@@ -7,14 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from zembil import ids, instants
 from zembil.accounts.model import Account, LateMoney
 from zembil.accounts.queries import list_accounts
 from zembil.db.grouped import GroupedWriter
-from zembil.db.pool import Connection, Database, UniqueViolation, transaction
-from zembil.errors import IdempotencyInProgress, InvalidState, RateLimitExceeded, ResourceNotFound
+from zembil.db.pool import Connection, Database, LockNotAvailable, UniqueViolation, transaction
+from zembil.errors import (
+    IdempotencyInProgress,
+    InvalidState,
+    RateLimitExceeded,
+    ResourceNotFound,
+    ServiceUnavailable,
+)
 from zembil.ledger.queries import insert_entries
 from zembil.ledger.rules import entry_for
 from zembil.payments import lifecycle, queries
@@ -36,8 +42,7 @@ PROMPTS_WINDOW = timedelta(minutes=10)
 COUNT_SLOTS = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaymentOrder:
+class PaymentOrder(Struct, frozen=True, kw_only=True):
     """What a merchant asked for, checked."""
 
     amount_santim: int
@@ -105,10 +110,15 @@ class PaymentWriter:
     async def create(self, new: NewPayment) -> bool:
         """Commit the payment with its event and deliveries; answers False if its idempotency key is taken.
 
-        Raises UniqueViolation for its reference.
+        Raises UniqueViolation for its reference, IdempotencyInProgress if another request holds the key for long.
         """
         writer = self._plain if new.payment.reference is None else self._referenced
-        return await writer.submit(new)
+        try:
+            return await writer.submit(new)
+        except LockNotAvailable:
+            if new.key is None:
+                raise ServiceUnavailable from None
+            raise IdempotencyInProgress from None
 
     async def drain(self) -> None:
         await self._plain.drain()

@@ -2,11 +2,10 @@
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from zembil import ids
 from zembil.db.pool import Connection, Record
@@ -81,8 +80,7 @@ SELECT id FROM fresh
 """
 
 
-@dataclass(frozen=True, slots=True)
-class NewPayment:
+class NewPayment(Struct, frozen=True):
     """A payment to be written, with the event that tells of it."""
 
     payment: Payment
@@ -384,137 +382,6 @@ async def claim_charges_to_ask(conn: Connection, *, at: datetime, again_at: date
         limit,
     )
     return [_charge(row) for row in rows]
-
-
-# Lists
-
-
-@dataclass(frozen=True, slots=True)
-class PaymentFilter:
-    """Which payments of an account a list shows; None: any."""
-
-    status: PaymentStatus | None = None
-    created_from: datetime | None = None
-    created_to: datetime | None = None  # inclusive
-    reference: str | None = None
-    customer_id: uuid.UUID | None = None
-    phone: str | None = None
-    metadata_json: str | None = None  # an object whose keys and values must all be there
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether the counts know how many there are; other filters are counted row by row, by their index."""
-        return self.reference is None and self.customer_id is None and self.phone is None and self.metadata_json is None
-
-
-@dataclass(frozen=True, slots=True)
-class ListedPayment:
-    id: uuid.UUID
-    status: PaymentStatus
-    amount_santim: int
-    description: str | None
-    reference: str | None
-
-
-_ID_MAX = uuid.UUID(int=(1 << 128) - 1)
-_MILLISECOND = timedelta(milliseconds=1)
-
-_LISTED = """
-listed AS (
-    SELECT id, status, amount_santim, description, reference FROM payments
-    WHERE account_id = $1 AND id >= $2 AND id < least($3, $11::uuid) AND ($4::text IS NULL OR status = $4)
-        AND ($5::text IS NULL OR reference = $5) AND ($6::uuid IS NULL OR customer_id = $6)
-        AND ($7::text IS NULL OR phone = $7) AND ($8::jsonb IS NULL OR metadata @> $8)
-    ORDER BY id DESC LIMIT $9 OFFSET $10
-)
-"""
-_COUNTED_BY_ROW = """
-total AS (
-    SELECT count(*) AS total FROM payments
-    WHERE account_id = $1 AND id >= $2 AND id < $3 AND ($4::text IS NULL OR status = $4)
-        AND ($5::text IS NULL OR reference = $5) AND ($6::uuid IS NULL OR customer_id = $6)
-        AND ($7::text IS NULL OR phone = $7) AND ($8::jsonb IS NULL OR metadata @> $8)
-)
-"""
-# Whole hours come from the counts, the two edges of the range from the payments themselves.
-_COUNTED_BY_HOUR = """
-total AS (
-    SELECT coalesce((
-        SELECT sum(CASE $4::text WHEN 'pending' THEN pending WHEN 'completed' THEN completed WHEN 'failed' THEN failed
-                       WHEN 'cancelled' THEN cancelled ELSE pending + completed + failed + cancelled END)
-        FROM payment_counts
-        WHERE account_id = $1 AND CASE WHEN $12::timestamptz IS NULL THEN hour = '-infinity'
-                                       ELSE hour >= $12 AND hour < $13 END
-    ), 0)::bigint + CASE WHEN $12::timestamptz IS NULL THEN 0 ELSE (
-        SELECT count(*) FROM payments
-        WHERE account_id = $1 AND ($4::text IS NULL OR status = $4)
-            AND ((id >= $2 AND id < least($3, $14)) OR (id >= greatest($2, $15, $14) AND id < $3))
-    ) END AS total
-)
-"""
-
-
-async def list_payments(
-    conn: Connection,
-    account_id: int,
-    wanted: PaymentFilter,
-    *,
-    limit: int,
-    offset: int = 0,
-    before: uuid.UUID | None = None,
-) -> tuple[list[ListedPayment], int]:
-    """Newest first, older than the payment `before`, and how many there are in all, both of one snapshot."""
-    first = ids.id_at(wanted.created_from) if wanted.created_from else uuid.UUID(int=0)
-    beyond = ids.id_at(wanted.created_to + _MILLISECOND) if wanted.created_to else _ID_MAX
-    parameters: list[object] = [
-        account_id,
-        first,
-        beyond,
-        wanted.status,
-        wanted.reference,
-        wanted.customer_id,
-        wanted.phone,
-        wanted.metadata_json,
-        limit,
-        offset,
-        before or _ID_MAX,
-    ]
-    if wanted.is_counted:
-        query = "WITH" + _LISTED + "," + _COUNTED_BY_HOUR
-        parameters += _whole_hours(wanted)
-    else:
-        query = "WITH" + _LISTED + "," + _COUNTED_BY_ROW
-    rows = await conn.fetch(
-        query + "SELECT total.total, listed.* FROM total LEFT JOIN listed ON true ORDER BY listed.id DESC", *parameters
-    )
-    listed = [
-        ListedPayment(
-            row["id"], PaymentStatus(row["status"]), row["amount_santim"], row["description"], row["reference"]
-        )
-        for row in rows
-        if row["id"] is not None
-    ]
-    return listed, rows[0]["total"]
-
-
-def _whole_hours(wanted: PaymentFilter) -> list[object]:
-    """The first whole hour of the range and the hour after its last one, each as an instant and as an id."""
-    if wanted.created_from is None and wanted.created_to is None:
-        return [None, None, _ID_MAX, _ID_MAX]
-    earliest, latest = _EARLIEST, _LATEST
-    begin = _hour_not_before(wanted.created_from) if wanted.created_from else earliest
-    end = (wanted.created_to + _MILLISECOND).replace(minute=0, second=0, microsecond=0) if wanted.created_to else latest
-    end = max(begin, end)
-    return [begin, end, ids.id_at(begin), ids.id_at(end)]
-
-
-_EARLIEST = ids.created_at(uuid.UUID(int=0))
-_LATEST = datetime(9999, 12, 31, 23, tzinfo=_EARLIEST.tzinfo)
-
-
-def _hour_not_before(at: datetime) -> datetime:
-    hour = at.replace(minute=0, second=0, microsecond=0)
-    return hour if hour == at else hour + timedelta(hours=1)
 
 
 # Rows

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable
 
+from zembil.errors import ServiceUnavailable
 from zembil.rails.rail import NotSent, Outcome, Unknown
 from zembil.telemetry import log
 
@@ -25,6 +26,16 @@ async def asked(call: Awaitable[Outcome]) -> Outcome:
     """What a rail said when it was asked: a question that did not get through says nothing of what it was about."""
     outcome = await started(call)
     return Unknown(outcome.reason) if isinstance(outcome, NotSent) else outcome
+
+
+async def guarded(work: Awaitable[None]) -> None:
+    """Do what is due of one charge or refund: its trouble keeps nobody from the others, and it stays due."""
+    try:
+        await work
+    except ServiceUnavailable:
+        log.warning("worker.postponed", reason="the database is away")
+    except Exception:  # noqa: BLE001
+        log.exception("worker.failed")
 
 
 async def confirmed(call: Awaitable[bool]) -> bool:

@@ -3,15 +3,18 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from zembil import __version__
 from zembil.accounts.model import Role
 from zembil.accounts.permissions import Permission, allowed
 from zembil.config import Settings
+from zembil.ids import Prefix
 from zembil.payments.model import ShownPayment
 from zembil.reference import resources
 from zembil.reference.errors import ERRORS, EVERYWHERE
+from zembil.reference.examples import EXAMPLES
+from zembil.reference.narrowing import identifier
 from zembil.reference.operations import OPERATIONS, Listing, Operation, Query, Schema
 from zembil.reference.parts import HEADERS, PARAMETERS, SCHEMAS, TAGS, delivery_headers
 from zembil.reference.schemas import REF, components, name_of, ref_to
@@ -21,8 +24,9 @@ from zembil.webhooks.model import EventType
 
 _PATH_VALUE = re.compile(r"\{([a-z_]+)\}")
 _PREFIXES = {
-    "payment_id": "pay_", "refund_id": "ref_", "customer_id": "cus_", "webhook_id": "whk_", "delivery_id": "dlv_",
-    "event_id": "evt_", "key_id": "key_", "charge_id": "chg_",
+    "payment_id": Prefix.PAYMENT, "refund_id": Prefix.REFUND, "customer_id": Prefix.CUSTOMER,
+    "webhook_id": Prefix.ENDPOINT, "delivery_id": Prefix.DELIVERY, "event_id": Prefix.EVENT, "key_id": Prefix.KEY,
+    "charge_id": Prefix.CHARGE,
 }  # fmt: skip
 _OBJECTS: dict[str, type[Struct]] = {
     "payment": ShownPayment,
@@ -46,7 +50,7 @@ def document(routes: Iterable[Route], settings: Settings) -> Schema:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, described, settings)
         bodies += [described.body] if described.body else []
         answers.append(described.answer.items if isinstance(described.answer, Listing) else described.answer)
-    schemas = {**components(dict.fromkeys(bodies), dict.fromkeys(answers)), **SCHEMAS}
+    schemas = {**components(dict.fromkeys(bodies), dict.fromkeys(answers), settings), **SCHEMAS}
     schemas["EventData"]["properties"]["object"]["anyOf"] = [ref_to(kind) for kind in _OBJECTS.values()]
     return {
         "openapi": "3.1.1",
@@ -100,8 +104,8 @@ def _operation(route: Route, described: Operation, settings: Settings) -> Schema
     }
     if described.body:
         operation["requestBody"] = {
-            "required": route.method == "PATCH" or any(field.required for field in structs.fields(described.body)),
-            "content": {"application/json": {"schema": ref_to(described.body)}},
+            "required": route.method == "PATCH" or described.needs_a_body,
+            "content": {"application/json": {"schema": ref_to(described.body), "example": EXAMPLES[described.body]}},
         }
     if route.sandbox_only:
         operation["servers"] = _servers(settings, sandbox_only=True)
@@ -121,8 +125,7 @@ def _who_may(permission: Permission, sandbox_only: bool) -> str:
 
 def _parameters(route: Route, described: Operation) -> Iterator[Schema]:
     for name in _PATH_VALUE.findall(route.path):
-        pattern = f"^{_PREFIXES[name]}[0-9a-z]{{26}}$"
-        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "pattern": pattern}}
+        yield {"name": name, "in": "path", "required": True, "schema": identifier(_PREFIXES[name])}
     for query in described.query:
         yield _query(query)
     if isinstance(described.answer, Listing):
@@ -134,7 +137,7 @@ def _parameters(route: Route, described: Operation) -> Iterator[Schema]:
 
 def _query(query: Query) -> Schema:
     shown: Schema = {"name": query.name, "in": "query", "description": query.description, "schema": query.schema}
-    return shown | ({"style": "deepObject", "explode": True} if query.schema["type"] == "object" else {})
+    return shown | ({"style": "deepObject", "explode": True} if query.schema.get("type") == "object" else {})
 
 
 def _success(route: Route, described: Operation) -> Schema:
@@ -142,11 +145,25 @@ def _success(route: Route, described: Operation) -> Schema:
     headers += ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"]
     if route.method in ("POST", "PATCH"):
         headers.append("Idempotent-Replayed")
-    return {
+    success: Schema = {
         "description": described.summary,
         "headers": _headers(headers),
         "content": {"application/json": {"schema": _envelope(_data(described))}},
     }
+    links = {
+        operation_id: link for name, where in described.yields.items() for operation_id, link in _links(name, where)
+    }
+    return success | ({"links": links} if links else {})
+
+
+def _links(name: str, where: str) -> Iterator[tuple[str, Schema]]:
+    """The operations that can be asked next, with an id that this answer gives."""
+    value = f"$response.body#/data{where}"
+    for (_, path), described in OPERATIONS.items():
+        if f"{{{name}}}" in path:
+            yield described.id, {"operationId": described.id, "parameters": {name: value}}
+        elif described.body and name in described.body.__struct_fields__:
+            yield described.id, {"operationId": described.id, "requestBody": {name: value}}
 
 
 def _headers(names: Iterable[str]) -> Schema:

@@ -1,17 +1,19 @@
 """What each route does, in words: the part of the reference that no type can say."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from zembil.customers import api as customers
+from zembil.ids import Prefix
 from zembil.management import keys
 from zembil.payments import api as payments
 from zembil.payments import charge_api as charges
 from zembil.payments.model import FailureCode, PaymentStatus, ShownPayment
 from zembil.reference import resources
+from zembil.reference.narrowing import INSTANT, identifier
 from zembil.refunds import api as refunds
 from zembil.refunds.model import RefundStatus, ShownRefund
 from zembil.sandbox_tools import api as sandbox
@@ -53,6 +55,14 @@ class Operation:
     body: type[Struct] | None = None
     query: tuple[Query, ...] = ()
     errors: tuple[str, ...] = ()  # beyond those that every operation of its kind has
+    yields: Mapping[str, str] = field(default_factory=dict[str, str])  # ids for other operations: where `data` has them
+
+    @property
+    def needs_a_body(self) -> bool:
+        """Whether an empty body is refused: some field is required, or one of several is."""
+        return self.body is not None and (
+            any(field.required for field in structs.fields(self.body)) or self.body is customers.CreateCustomer
+        )
 
 
 def _text(name: str, description: str) -> Query:
@@ -64,11 +74,15 @@ def _one_of(name: str, description: str, values: Any) -> Query:
 
 
 _DATES = (
-    _text("date_from", "The earliest creation, inclusive: a date (a whole day in UTC) or a time, ISO 8601."),
-    _text("date_to", "The latest creation, inclusive: a date (a whole day in UTC) or a time, ISO 8601."),
+    Query("date_from", "The earliest creation, inclusive: a date (a whole day in UTC) or a time, ISO 8601.", INSTANT),
+    Query("date_to", "The latest creation, inclusive: a date (a whole day in UTC) or a time, ISO 8601.", INSTANT),
 )
 _TYPE = _one_of("type", "Only events of this type.", EventType)
-_OBJECT = _text("object", "Only what is about this object: the id of a payment, a refund or a customer.")
+_OBJECT = Query(
+    "object",
+    "Only what is about this object: the id of a payment, a refund or a customer.",
+    identifier(Prefix.PAYMENT, Prefix.REFUND, Prefix.CUSTOMER),
+)
 _CHARGE_CODES = tuple(code.value for code in FailureCode if code is not FailureCode.PROVIDER_UNAVAILABLE)
 
 _PAYMENTS = {
@@ -82,6 +96,7 @@ _PAYMENTS = {
         body=payments.CreatePayment,
         answer=payments.CreatedPayment,
         errors=("duplicate_reference",),
+        yields={"payment_id": "/id"},
     ),
     ("GET", "/payments"): Operation(
         id="list_payments",
@@ -92,12 +107,12 @@ _PAYMENTS = {
             _one_of("status", "Only payments in this status.", PaymentStatus),
             *_DATES,
             _text("reference", "Only payments with this reference of the merchant's."),
-            _text("customer", "Only payments of this stored customer: cus_…"),
+            Query("customer", "Only payments of this stored customer.", identifier(Prefix.CUSTOMER)),
             _text("phone", "Only payments of this phone, in international form; write its + as %2B."),
             Query(
                 "metadata",
                 "Only payments that have all of these: `metadata[key]=value`.",
-                {"type": "object", "additionalProperties": {"type": "string"}},
+                {"type": "object", "additionalProperties": {"type": "string"}, "propertyNames": {"minLength": 1}},
             ),
         ),
     ),
@@ -113,6 +128,7 @@ _PAYMENTS = {
         body=charges.ChargePayment,
         answer=charges.ChargedPayment,
         errors=("invalid_state", "provider_unavailable", *_CHARGE_CODES),
+        yields={"charge_id": "/charge/id"},
     ),
     ("POST", "/payments/{payment_id}/cancel"): Operation(
         id="cancel_payment",
@@ -134,6 +150,7 @@ _REFUNDS = {
         body=refunds.CreateRefund,
         answer=ShownRefund,
         errors=("resource_not_found", "payment_not_refundable", "refund_amount_exceeds_available"),
+        yields={"refund_id": "/id"},
     ),
     ("GET", "/refunds"): Operation(
         id="list_refunds",
@@ -141,7 +158,7 @@ _REFUNDS = {
         summary="List refunds, newest first",
         answer=Listing("refunds", ShownRefund),
         query=(
-            _text("payment_id", "Only refunds of this payment."),
+            Query("payment_id", "Only refunds of this payment.", identifier(Prefix.PAYMENT)),
             _one_of("status", "Only refunds in this status.", RefundStatus),
         ),
     ),
@@ -175,6 +192,7 @@ _CUSTOMERS = {
         body=customers.CreateCustomer,
         answer=resources.Customer,
         errors=("duplicate_reference",),
+        yields={"customer_id": "/id"},
     ),
     ("GET", "/customers"): Operation(
         id="list_customers",
@@ -216,6 +234,7 @@ _WEBHOOKS = {
         status=201,
         body=webhooks.RegisterEndpoint,
         answer=resources.WebhookEndpointWithSecret,
+        yields={"webhook_id": "/id"},
     ),
     ("GET", "/webhooks"): Operation(
         id="list_webhooks",
@@ -258,6 +277,7 @@ _WEBHOOKS = {
         body=deliveries.SendTestEvent,
         answer=resources.Delivery,
         errors=("invalid_state",),
+        yields={"delivery_id": "/id"},
     ),
     ("POST", "/webhooks/{webhook_id}/recover"): Operation(
         id="recover_deliveries",
@@ -288,6 +308,7 @@ _WEBHOOKS = {
         status=201,
         answer=resources.Delivery,
         errors=("invalid_state",),
+        yields={"delivery_id": "/id"},
     ),
 }
 _EVENTS = {
@@ -340,6 +361,7 @@ _KEYS = {
         status=201,
         body=keys.CreateKey,
         answer=resources.ApiKeyWithSecret,
+        yields={"key_id": "/id"},
     ),
     ("GET", "/keys"): Operation(
         id="list_keys", tag="Keys", summary="List API keys, newest first", answer=Listing("keys", resources.ApiKey)
@@ -353,6 +375,7 @@ _KEYS = {
         body=keys.RollKey,
         answer=resources.RolledApiKey,
         errors=("invalid_state",),
+        yields={"key_id": "/id"},
     ),
     ("DELETE", "/keys/{key_id}"): Operation(
         id="revoke_key",
@@ -383,6 +406,7 @@ _SANDBOX = {
         status=201,
         body=sandbox.MakeEvent,
         answer=resources.Event,
+        yields={"event_id": "/id"},
     ),
     ("POST", "/test/charges/{charge_id}/resolve"): Operation(
         id="resolve_sandbox_charge",
@@ -399,6 +423,7 @@ _SANDBOX = {
         body=sandbox.DecidePayment,
         answer=ShownPayment,
         errors=("invalid_state",),
+        yields={"payment_id": "/id"},
     ),
     ("POST", "/test/payments/{payment_id}/fail"): Operation(
         id="fail_sandbox_payment",

@@ -26,6 +26,7 @@ _ASSETS = {
     "swagger_js": ("swagger-ui/swagger-ui-bundle.js", "text/javascript"),
     "swagger_css": ("swagger-ui/swagger-ui.css", "text/css"),
     "reference_js": ("reference.js", "text/javascript"),
+    "reference_css": ("reference.css", "text/css"),
 }
 
 

@@ -27,8 +27,9 @@ PARAMETERS: dict[str, Schema] = {
     "offset": {
         "name": "offset",
         "in": "query",
-        "description": "How many are skipped. Not together with `cursor`.",
-        "schema": {"type": "integer", "minimum": 0, "maximum": OFFSET_MAX, "default": 0},
+        # No default is given here: clients that are generated would send it, also together with a cursor.
+        "description": "How many are skipped, 0 if it is absent. Not together with `cursor`.",
+        "schema": {"type": "integer", "minimum": 0, "maximum": OFFSET_MAX},
     },
     "cursor": {
         "name": "cursor",

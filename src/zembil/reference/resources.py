@@ -33,7 +33,7 @@ class Deleted(Struct):
     """What was taken away."""
 
     id: str
-    deleted: Literal[True]
+    deleted: Annotated[bool, Meta(extra_json_schema={"const": True})]
 
 
 class WebhookEndpoint(Struct):

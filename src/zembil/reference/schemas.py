@@ -7,8 +7,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from zembil.config import Settings
 from zembil.payments.charge_api import ChargedPayment
 from zembil.payments.model import FailureCode, ShownPayment
+from zembil.reference.narrowing import narrow_body
 from zembil.refunds.api import CreateRefund
 
 Schema = dict[str, Any]
@@ -48,9 +50,13 @@ def ref_to(kind: type[Struct]) -> Schema:
     return {"$ref": REF + name_of(kind)}
 
 
-def components(bodies: Iterable[type[Struct]], answers: Iterable[type[Struct]]) -> dict[str, Schema]:
+def components(
+    bodies: Iterable[type[Struct]], answers: Iterable[type[Struct]], settings: Settings
+) -> dict[str, Schema]:
     """The schemas of these and of all that they hold, by the names under which `ref_to` finds them."""
-    asked = {name: _body(schema) for name, schema in _schemas(bodies).items()}
+    asked = _schemas(bodies)
+    for schema in asked.values():
+        narrow_body(schema, settings)
     refund = asked.get(CreateRefund.__name__)
     if refund:  # a null is no amount there, lest everything is refunded by mistake
         refund["properties"]["amount"] = next(one for one in refund["properties"]["amount"]["anyOf"] if "type" in one)
@@ -97,14 +103,6 @@ def _described_outside(schema: Schema) -> Schema:
         return schema
     sentences = [kind.pop("description") for kind in kinds if isinstance(kind, dict) and "description" in kind]  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     return schema | ({"description": sentences[0]} if sentences else {})
-
-
-def _body(schema: Schema) -> Schema:
-    for part in schema.get("properties", {}).values():
-        for kind in part.get("anyOf", [part]):
-            if kind.get("type") == "number":
-                kind["exclusiveMinimum"] = 0
-    return schema
 
 
 def _answer(schema: Schema) -> Schema:

@@ -10,6 +10,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from zembil import ids, money
+from zembil.accounts.model import AuditAction
+from zembil.accounts.operations import audit
 from zembil.accounts.permissions import Permission
 from zembil.db.pool import Connection, Database, reading
 from zembil.errors import Fault, ResourceNotFound, ValidationError
@@ -95,6 +97,8 @@ class RefundEndpoints:
                 allow_self_approval=call.account.allow_self_approval,
                 at=call.at,
             )
+            amount = money.shown(refund.amount_santim)
+            await _audit(conn, call, AuditAction.REFUND_APPROVED, amount=amount, requested_by=refund.requested_by)
             return _answer(call, refund)
 
         return await self._once(call, work)
@@ -106,6 +110,7 @@ class RefundEndpoints:
             refund = await operations.reject_refund(
                 conn, call.account, _refund_id(call), reason=asked.reason, at=call.at
             )
+            await _audit(conn, call, AuditAction.REFUND_REJECTED, reason=asked.reason)
             return _answer(call, refund)
 
         return await self._once(call, work)
@@ -189,7 +194,12 @@ def _answer(call: Call, refund: Refund, *, status: int = 200) -> Answer:
 
 def _user(call: Call) -> str:
     """In whose name the key was made: a refund is asked for and approved by people."""
-    return ids.shown(Prefix.USER, call.principal.user_id)
+    return call.principal.actor.name
+
+
+async def _audit(conn: Connection, call: Call, action: AuditAction, **details: str | None) -> None:
+    refund_id = ids.shown(Prefix.REFUND, _refund_id(call))
+    await audit(conn, call.account.id, call.principal.actor, action, refund_id, at=call.at, **details)
 
 
 def _refund_id(call: Call) -> uuid.UUID:

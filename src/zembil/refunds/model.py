@@ -66,6 +66,8 @@ class Refund:
     sequence: int = 1
     ask_at: datetime | None = None  # when the worker sends it or asks, in the database's time
     asked: int = 0
+    sent_in_vain: int = 0  # how often it certainly did not arrive
+    late_success_at: datetime | None = None  # when the rail said that the money went, after it had failed
 
     @property
     def created_at(self) -> datetime:

@@ -17,6 +17,7 @@ from zembil.errors import (
     ResourceNotFound,
     SelfApprovalForbidden,
 )
+from zembil.ledger.model import EntryKind
 from zembil.ledger.queries import insert_entries
 from zembil.ledger.rules import entry_for
 from zembil.payments.model import Charge, Payment, PaymentStatus
@@ -63,12 +64,16 @@ async def request_refund(conn: Connection, account: Account, order: RefundOrder,
         metadata=order.metadata,
         requested_by=by,
     )
-    # The row is held, so this cannot fail; it is guarded all the same, as the database's own constraint is.
-    if not await queries.reserve(conn, account.id, payment.id, amount_santim=refund.amount_santim):
-        raise RuntimeError("a held payment had less left than was read")
+    await _reserve(conn, refund)
     await queries.insert_refund(conn, refund)
     await insert_events(conn, [_event(account, EventType.REFUND_CREATED, refund, at=at)])
     return refund
+
+
+async def _reserve(conn: Connection, refund: Refund) -> None:
+    """The row is held, so this cannot fail; it is guarded all the same, as the database's own constraint is."""
+    if not await queries.reserve(conn, refund.account_id, refund.payment_id, amount_santim=refund.amount_santim):
+        raise RuntimeError("a held payment had less left than was read")
 
 
 def _demand_available(payment: Payment, asked_santim: int | None) -> int:
@@ -103,21 +108,24 @@ async def _lock_pending(conn: Connection, account: Account, refund_id: uuid.UUID
     found = await queries.find_refund(conn, account.id, refund_id)
     if found is None:
         raise ResourceNotFound
-    # Always the payment before its refund: whoever holds both took them in this order.
-    await lock_payment(conn, account.id, found.payment_id)
-    refund = await queries.lock_refund(conn, account.id, refund_id)
-    if refund is None or refund.state is not RefundState.PENDING_APPROVAL:
-        raise InvalidState(f"This refund is {found.status.value}; only one that awaits approval can be decided.")
+    _, refund = await lock_refund(conn, account, found)
+    if refund.state is not RefundState.PENDING_APPROVAL:
+        raise InvalidState(f"This refund is {refund.status.value}; only one that awaits approval can be decided.")
     return refund
 
 
-async def return_surplus(conn: Connection, account: Account, charge: Charge, *, at: datetime) -> None:
+async def return_surplus(
+    conn: Connection, account: Account, charge: Charge, *, at: datetime, again: bool = False
+) -> Refund | None:
     """Ask for and approve the return of money that was never the payment's: to be sent at once, by nobody's wish.
 
-    Raises UniqueViolation if it is being returned already.
+    None if that was done before; with `again`, if it is being returned or has been.
     """
     if charge.received_santim is None:
         raise ValueError("only a surplus charge brought money that is returned")
+    await lock_payment(conn, account.id, charge.payment_id)
+    if await queries.has_surplus_refund(conn, account.id, charge.id, failed_too=not again):
+        return None
     requested = Refund(
         account_id=account.id,
         id=ids.new_id(account.now(at)),
@@ -131,7 +139,7 @@ async def return_surplus(conn: Connection, account: Account, charge: Charge, *, 
     await queries.insert_refund(conn, requested)
     await insert_events(conn, [_event(account, EventType.REFUND_CREATED, requested, at=at)])
     change = lifecycle.approved(requested, by=SYSTEM, self_approval=False, at=account.now(at), send_at=at)
-    await write(conn, account, change, at=at)
+    return await write(conn, account, change, at=at)
 
 
 async def submit_refund(conn: Connection, account: Account, refund: Refund, *, at: datetime) -> Refund | None:
@@ -146,20 +154,43 @@ async def submit_refund(conn: Connection, account: Account, refund: Refund, *, a
 
 async def apply_outcome(conn: Connection, account: Account, refund: Refund, outcome: Outcome, *, at: datetime) -> None:
     """Commit what a rail said of a refund."""
-    await lock_payment(conn, account.id, refund.payment_id)
-    current = await queries.lock_refund(conn, account.id, refund.id)
-    if current is None:
-        raise ResourceNotFound
-    change = lifecycle.after(current, outcome, at=at, clock_offset=account.clock_offset)
+    payment, current = await lock_refund(conn, account, refund)
+    change = lifecycle.after(
+        current,
+        outcome,
+        at=at,
+        clock_offset=account.clock_offset,
+        has_room=await _has_room(conn, payment, current),
+    )
     if change is not None:
         await write(conn, account, change, at=at)
+
+
+async def lock_refund(conn: Connection, account: Account, refund: Refund) -> tuple[Payment, Refund]:
+    """Hold a refund and its payment, in the order of everybody who holds both. Raises ResourceNotFound."""
+    payment = await lock_payment(conn, account.id, refund.payment_id)
+    current = await queries.lock_refund(conn, account.id, refund.id)
+    if payment is None or current is None:
+        raise ResourceNotFound
+    return payment, current
+
+
+async def _has_room(conn: Connection, payment: Payment, refund: Refund) -> bool:
+    """Whether what a refund that failed had reserved is still free."""
+    if refund.state is not RefundState.FAILED:
+        return True
+    if refund.of_surplus:
+        return not await queries.has_surplus_refund(conn, refund.account_id, refund.charge_id, failed_too=False)
+    return payment.amount_santim - payment.reserved_santim >= refund.amount_santim
 
 
 async def write(conn: Connection, account: Account, change: Change, *, at: datetime) -> Refund:
     """Write a change with its entries and its event; the rows of refund and payment are held."""
     refund = change.refund
     await queries.update_refund(conn, refund)
-    if not refund.of_surplus:
+    if not refund.of_surplus and change.event_type is not None:
+        if change.entry_kind is EntryKind.REFUND_COMPLETED_LATE:
+            await _reserve(conn, refund)
         if refund.state is RefundState.FAILED:
             await queries.release(conn, refund)
         elif refund.state is RefundState.COMPLETED:

@@ -11,7 +11,8 @@ from zembil.refunds.model import SENT_STATES, Refund, RefundState, RefundStatus
 _COLUMNS = """
     r.account_id, r.id, r.payment_id, r.charge_id, r.of_surplus, r.amount_santim, r.state, r.reason, r.metadata,
     r.failure_code, r.failure_message, r.raw_code, r.rail_reference, r.requested_by, r.approved_by, r.self_approval,
-    r.approved_at, r.submitted_at, r.taken_at, r.completed_at, r.sequence, r.ask_at, r.asked
+    r.approved_at, r.submitted_at, r.taken_at, r.completed_at, r.sequence, r.ask_at, r.asked,
+    r.sent_in_vain, r.late_success_at
 """
 
 
@@ -47,7 +48,7 @@ async def update_refund(conn: Connection, refund: Refund) -> None:
         UPDATE refunds
         SET state = $3, failure_code = $4, failure_message = $5, raw_code = $6, rail_reference = $7, approved_by = $8,
             self_approval = $9, approved_at = $10, completed_at = $11, sequence = $12, ask_at = $13, asked = $14,
-            submitted_at = $15, taken_at = $16
+            submitted_at = $15, taken_at = $16, sent_in_vain = $17, late_success_at = $18
         WHERE account_id = $1 AND id = $2
         """,
         refund.account_id,
@@ -66,6 +67,8 @@ async def update_refund(conn: Connection, refund: Refund) -> None:
         refund.asked,
         refund.submitted_at,
         refund.taken_at,
+        refund.sent_in_vain,
+        refund.late_success_at,
     )
 
 
@@ -175,6 +178,21 @@ async def list_unreturned_surplus(conn: Connection, *, limit: int) -> list[tuple
     return [(row["account_id"], row["id"]) for row in rows]
 
 
+async def has_surplus_refund(conn: Connection, account_id: int, charge_id: uuid.UUID, *, failed_too: bool) -> bool:
+    """Whether the money of a surplus charge goes back, or was once tried to."""
+    return bool(
+        await conn.fetchval(
+            """
+            SELECT true FROM refunds
+            WHERE account_id = $1 AND charge_id = $2 AND of_surplus AND ($3 OR state <> 'failed') LIMIT 1
+            """,
+            account_id,
+            charge_id,
+            failed_too,
+        )
+    )
+
+
 async def claim_due_refunds(conn: Connection, *, at: datetime, again_at: datetime, limit: int) -> list[Refund]:
     """Refunds to be sent or asked about now, as they were; if we die meanwhile, they are due again at `again_at`."""
     rows = await conn.fetch(
@@ -221,4 +239,6 @@ def _refund(row: Record) -> Refund:
         sequence=row["sequence"],
         ask_at=row["ask_at"],
         asked=row["asked"],
+        sent_in_vain=row["sent_in_vain"],
+        late_success_at=row["late_success_at"],
     )

@@ -2,22 +2,18 @@
 
 import asyncio
 import uuid
-from collections.abc import Awaitable
-from contextlib import suppress
 from dataclasses import dataclass
 
 from zembil.accounts.model import Account
 from zembil.accounts.queries import find_account
 from zembil.db.clock import Clock
-from zembil.db.pool import Database, UniqueViolation, reading, transaction
-from zembil.errors import ServiceUnavailable
+from zembil.db.pool import Database, reading, transaction
 from zembil.payments.model import Charge
 from zembil.payments.queries import find_charge
 from zembil.rails import calls, doubt, rail_for
 from zembil.rails.rail import NotSent, Outcome, RefundRequest, Unknown
 from zembil.refunds import operations, queries
 from zembil.refunds.model import Refund, RefundState
-from zembil.telemetry import log
 from zembil.webhooks.sender import Bell
 
 _DUE_MAX = 100
@@ -36,29 +32,19 @@ class RefundSender:
         async with reading(self.db) as conn:
             surplus = await queries.list_unreturned_surplus(conn, limit=_DUE_MAX)
         for account_id, charge_id in surplus:
-            await self._guarded(self._return_surplus(account_id, charge_id))
+            await calls.guarded(self._return_surplus(account_id, charge_id))
         async with reading(self.db) as conn:
             now = self.clock.now()
             due = await queries.claim_due_refunds(conn, at=now, again_at=now + doubt.SUBMITTING_AT_MOST, limit=_DUE_MAX)
-        await asyncio.gather(*(self._guarded(self._bring_on(refund)) for refund in due))
+        await asyncio.gather(*(calls.guarded(self._bring_on(refund)) for refund in due))
         return len(due) >= _DUE_MAX
-
-    async def _guarded(self, work: Awaitable[None]) -> None:
-        """One refund's trouble must not keep the worker from the others; what is due stays due."""
-        try:
-            await work
-        except ServiceUnavailable:
-            log.warning("worker.postponed", reason="the database is away")
-        except Exception:  # noqa: BLE001
-            log.exception("worker.failed")
 
     async def _return_surplus(self, account_id: int, charge_id: uuid.UUID) -> None:
         account = await self._account(account_id)
-        with suppress(UniqueViolation):  # another worker was first
-            async with transaction(self.db) as conn:
-                charge = await find_charge(conn, account_id, charge_id)
-                if charge is not None:
-                    await operations.return_surplus(conn, account, charge, at=self.clock.now())
+        async with transaction(self.db) as conn:
+            charge = await find_charge(conn, account_id, charge_id)
+            returned = charge and await operations.return_surplus(conn, account, charge, at=self.clock.now())
+        if returned:  # by nobody before
             self.bell.ring()
 
     async def _bring_on(self, refund: Refund) -> None:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
-from typing import Annotated, Any, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -30,7 +30,10 @@ Checks = Mapping[str, Check]
 """Checks by the name of a field of the body: what the account or the settings say of its value."""
 
 Between = Callable[[Callable[[str], Any]], Iterator[Fault]]
-"""`faults_between` of a body, a static method: what fields demand of each other. Reads them by name; None is none."""
+"""`faults_between` of a body, a static method: what fields demand of each other.
+
+Reads them by their names (`customer.phone`). None is none; what was given is something, also if it is faulty.
+"""
 
 DEPTH_MAX = 32
 _INTEGER_DIGITS_MAX = 30
@@ -70,20 +73,19 @@ def _more_faults(value: Struct, more: Checks) -> Iterator[Fault]:
 
 def _repeats_no_key(document: Any, body: bytes) -> bool:
     """Without escapes every string has exactly two quotes; a repeated key leaves more of them than strings."""
-    return 2 * _strings_in(document, DEPTH_MAX) == body.count(b'"')
+    return 2 * _strings_in([document], DEPTH_MAX) == body.count(b'"')
 
 
-def _strings_in(node: Any, depth_left: int) -> int:
-    kind = cast(object, type(node))
-    if kind is str:
-        return 1
-    if kind is not dict and kind is not list:
-        return 0
-    if depth_left == 0:
+def _strings_in(node: dict[str, Any] | list[Any], depth_left: int) -> int:
+    if depth_left < 0:
         raise RecursionError
-    if kind is dict:
-        return len(node) + sum([_strings_in(value, depth_left - 1) for value in node.values()])
-    return sum([_strings_in(value, depth_left - 1) for value in node])
+    strings = len(node) if isinstance(node, dict) else 0
+    for value in node.values() if isinstance(node, dict) else node:
+        if type(value) is str:
+            strings += 1
+        elif type(value) in (dict, list):
+            strings += _strings_in(value, depth_left - 1)
+    return strings
 
 
 class _Field:
@@ -133,11 +135,13 @@ class _Form(Generic[T]):
                     yield Fault(path + field.name + fault.field, fault.message)
             if field.form:
                 yield from field.form.faults(part, f"{path}{field.name}.")
-        yield from self.between(lambda name: _none_if_unset(getattr(value, name)))
+        yield from self.between(lambda name: _part_of(value, name))
 
 
-def _none_if_unset(part: Any) -> Any:
-    return None if part is UNSET else part
+def _part_of(value: Any, name: str) -> Any:
+    for step in name.split("."):
+        value = getattr(value, step, None)
+    return None if value is UNSET else value
 
 
 def _nothing_between(field: Callable[[str], Any]) -> Iterator[Fault]:
@@ -276,9 +280,15 @@ def _converted(
         for fault in found:
             faults.setdefault(fault.field, fault)
         complete = complete and field.name in values
-    for fault in form.between(values.get):
+    for fault in form.between(lambda name: _given(document, name)):
         faults.setdefault(path + fault.field, Fault(path + fault.field, fault.message))
     return form.kind(**values) if complete else None
+
+
+def _given(document: Any, name: str) -> Any:
+    for step in name.split("."):
+        document = document.get(step) if isinstance(document, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return document  # pyright: ignore[reportUnknownVariableType]
 
 
 def _faults_of(

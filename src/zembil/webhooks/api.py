@@ -9,6 +9,8 @@ from uuid import UUID
 from msgspec import UNSET, Struct, UnsetType
 
 from zembil import ids, instants
+from zembil.accounts.model import AuditAction
+from zembil.accounts.operations import audit
 from zembil.accounts.permissions import Permission
 from zembil.config import Settings
 from zembil.db.pool import Connection, Database, reading
@@ -171,6 +173,15 @@ class WebhookEndpoints:
                 overlap=timedelta(seconds=seconds),
                 secret_key=self.settings.secret_key,
                 at=call.at,
+            )
+            await audit(
+                conn,
+                call.account.id,
+                call.principal.actor,
+                AuditAction.SECRET_ROTATED,
+                ids.shown(Prefix.ENDPOINT, endpoint_id),
+                at=call.at,
+                overlap_seconds=seconds,
             )
             return success(_shown(endpoint, call) | {"secret": secret})
 

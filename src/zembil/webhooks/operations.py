@@ -194,7 +194,8 @@ async def recover(
         account.id,
         endpoint_id,
         since=since,
-        first=ids.id_at(max(instants.EPOCH, since - account.clock_offset)),
+        # Not the other way round: before the year 1 there is no instant that could be compared.
+        first=ids.id_at(max(instants.EPOCH + account.clock_offset, since) - account.clock_offset),
         limit=RECOVERED_MAX,
     )
     if not dry_run:

@@ -1,0 +1,11 @@
+"""What an operator can find out."""
+
+from enum import StrEnum
+
+
+class Finding(StrEnum):
+    """What became of a charge or a refund that was in doubt."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    UNSENT = "unsent"  # a refund that certainly never left
