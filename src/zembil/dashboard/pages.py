@@ -7,15 +7,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from zembil.accounts.passwords import Passwords
-from zembil.config import Settings
 from zembil.dashboard.home import HomePages
 from zembil.dashboard.rendering import static_routes
 from zembil.dashboard.requests import RequestLogPages
 from zembil.dashboard.sign_in import SignInPages
 from zembil.dashboard.visits import ROOT, Doorkeeper
 from zembil.dashboard.your_account import YourAccountPages
-from zembil.db.clock import Clock
-from zembil.db.pool import Database
+from zembil.payments.charger import Charger
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +22,8 @@ class Dashboard:
     areas: tuple[Route, ...]
 
     @classmethod
-    def make(cls, db: Database, clock: Clock, settings: Settings) -> "Dashboard":
-        door, hasher = Doorkeeper(db, clock, settings), Passwords()
+    def make(cls, charger: Charger) -> "Dashboard":
+        door, hasher = Doorkeeper(charger.db, charger.clock, charger.settings), Passwords()
         routes = [
             *HomePages(door).routes(),
             *RequestLogPages(door).routes(),
