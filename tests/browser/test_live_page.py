@@ -293,7 +293,9 @@ async def test_a_stream_of_a_link_that_is_not_ours_is_refused(gateway: Gateway, 
 async def test_open_pages_do_not_keep_a_process_from_stopping(start: Callable[..., Gateway]) -> None:
     def stopped_with_a_page_open() -> int:
         gateway = start()
-        payment = new_payment(gateway.merchant)
+        merchant = gateway.merchant
+        payment = new_payment(merchant)
+        merchant.close()
         with httpx2.stream("GET", f"{payment['payment_link']}/events", timeout=30) as held:
             lines = held.iter_lines()
             assert re.match("retry: ", next(lines))

@@ -261,7 +261,7 @@ async def unavailable(scene: Scene) -> None:
     async def fulfil(route: Route) -> None:
         await route.fulfill(status=503, body=answer.text, headers=_as_it_is(answer.headers))
 
-    await scene.person.page.route(scene.link + scene.query, fulfil)
+    await scene.person.page.route(f"{scene.link}**", fulfil)
     await scene.opens()
 
 
