@@ -76,9 +76,7 @@ class Charger:
         request = _request(payment, charge, account)
         return await calls.confirmed(rail.cancel_charge(request, at=self._now(account)))
 
-    async def cancel_payment(
-        self, account: Account, cancel: Callable[[uuid.UUID | None], Awaitable[Done]]
-    ) -> Done:
+    async def cancel_payment(self, account: Account, cancel: Callable[[uuid.UUID | None], Awaitable[Done]]) -> Done:
         """Have a payment cancelled by `cancel`, one transaction; an open prompt is first taken back by its rail.
 
         `cancel` takes the charge that was taken back and hands it to operations.cancel_payment_in. Raises what that
