@@ -69,7 +69,7 @@ async def application(
         *SandboxEndpoints(settings, key_ring, once, bell).routes(),
     ]
     pages = PaymentPages(charger, settings, codes, Watchers(db, stopping))
-    dashboard = Dashboard.make(charger)
+    dashboard = Dashboard.make(charger, key_ring)
     reference = ReferencePages(routes, settings)
     request_log = RequestLog(db, is_kept=settings.request_log_days > 0)
     limiter = RateLimiter(db, settings.rate_limits)

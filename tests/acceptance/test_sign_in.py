@@ -27,6 +27,7 @@ from zembil.db.clock import Clock
 from zembil.db.pool import Database, connected, transaction
 from zembil.errors import InvalidState
 from zembil.payments.charger import Charger
+from zembil.web.auth import KeyRing
 from zembil.webhooks.sender import Bell
 
 HOME, ACCOUNT, SIGN_IN, CODE = (
@@ -630,7 +631,7 @@ async def served(database_url: str) -> AsyncGenerator[httpx2.AsyncClient]:
     """The dashboard in this process, as it is behind https."""
     settings = Settings(database_url=database_url, secret_key=bytes(range(32)), public_url="https://pay.example.et")
     async with connected(database_url, connections_max=2) as db:
-        dashboard = Dashboard.make(Charger(db, Clock(), settings, Bell()))
+        dashboard = Dashboard.make(Charger(db, Clock(), settings, Bell()), KeyRing(db, Clock(), settings))
         app = Starlette(routes=dashboard.routes(), exception_handlers={Exception: dashboard.refused})
         transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
         async with httpx2.AsyncClient(transport=transport, base_url="https://pay.example.et") as client:

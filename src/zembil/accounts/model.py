@@ -58,12 +58,28 @@ class AuditAction(StrEnum):
 
     KEY_CREATED = "key.created"
     KEY_ROLLED = "key.rolled"
+    KEY_EXPIRY_CHANGED = "key.expiry_changed"
     KEY_REVOKED = "key.revoked"
+    ENDPOINT_REGISTERED = "endpoint.registered"
+    ENDPOINT_CHANGED = "endpoint.changed"
+    ENDPOINT_DELETED = "endpoint.deleted"
     SECRET_ROTATED = "endpoint.secret_rotated"  # noqa: S105  (what was done, not a secret)
     REFUND_APPROVED = "refund.approved"
     REFUND_REJECTED = "refund.rejected"
     CHARGE_RESOLVED = "charge.resolved"
     REFUND_RESOLVED = "refund.resolved"
+    SIGNED_IN = "user.signed_in"
+    PASSWORD_SET = "user.password_set"  # noqa: S105
+    SECOND_STEP_ON = "user.second_step_on"
+    SECOND_STEP_OFF = "user.second_step_off"
+    USER_CHANGED = "user.changed"
+    USER_INVITED = "user.invited"
+    USER_JOINED = "user.joined"
+    ROLE_CHANGED = "user.role_changed"
+    USER_REMOVED = "user.removed"
+    SETTINGS_CHANGED = "settings.changed"
+    SELF_APPROVAL_ASKED = "settings.self_approval_asked"
+    SELF_APPROVAL_REFUSED = "settings.self_approval_refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from zembil.accounts.passwords import Passwords
+from zembil.dashboard.api_keys import ApiKeyPages
 from zembil.dashboard.home import HomePages
 from zembil.dashboard.rendering import static_routes
 from zembil.dashboard.requests import RequestLogPages
@@ -14,6 +15,7 @@ from zembil.dashboard.sign_in import SignInPages
 from zembil.dashboard.visits import ROOT, Doorkeeper
 from zembil.dashboard.your_account import YourAccountPages
 from zembil.payments.charger import Charger
+from zembil.web.auth import KeyRing
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +24,11 @@ class Dashboard:
     areas: tuple[Route, ...]
 
     @classmethod
-    def make(cls, charger: Charger) -> "Dashboard":
+    def make(cls, charger: Charger, key_ring: KeyRing) -> "Dashboard":
         door, hasher = Doorkeeper(charger.db, charger.clock, charger.settings), Passwords()
         routes = [
             *HomePages(door).routes(),
+            *ApiKeyPages(door, key_ring).routes(),
             *RequestLogPages(door).routes(),
             *YourAccountPages(door, hasher).routes(),
         ]
