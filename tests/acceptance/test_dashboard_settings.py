@@ -1,5 +1,7 @@
 """Settings in the dashboard: API keys, webhooks, team, account, audit log. Each role, each environment."""
 
+import hashlib
+import hmac
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -8,8 +10,9 @@ from html import unescape
 import httpx2
 import pytest
 
-from tests.support.dashboard import Visitor, errors, heading, new_user
+from tests.support.dashboard import Visitor, errors, fetch, heading, new_user
 from tests.support.gateway import Gateway, Merchant
+from tests.support.receiver import Receiver
 from zembil.accounts.model import Role
 
 SANDBOX, LIVE = "/dashboard/sandbox", "/dashboard/live"
@@ -151,3 +154,172 @@ def test_keys_of_another_merchant_and_of_the_other_environment_never_open(
     assert stranger.sends(SANDBOX, f"{page}/revoke").status_code == 404
     admin.sets_up_second_step()
     assert admin.get(live).status_code == 404
+
+
+# Webhooks
+
+HOOKS = f"{SANDBOX}/settings/webhooks"
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    listening = Receiver()
+    yield listening
+    listening.close()
+
+
+def registered(visitor: Visitor, url: str, *, events: str = "*") -> tuple[str, str]:
+    """Register an endpoint; answers its page and its secret."""
+    page = followed(visitor, visitor.sends(f"{HOOKS}/new", url=url, events=events, description="Orders"))
+    return page.url.path, revealed(page)
+
+
+def delivery_page(visitor: Visitor, endpoint: str, *, says: str = "dlv_") -> str:
+    """The address of the latest delivery to an endpoint."""
+    match = re.search(rf'href="({HOOKS}/deliveries/dlv_\w+)"', once_it_says(visitor, endpoint, says))
+    assert match is not None
+    return match[1]
+
+
+def test_a_simulated_event_reaches_the_endpoint_signed(admin: Visitor, receiver: Receiver) -> None:
+    endpoint, secret = registered(admin, receiver.url)
+    assert secret not in admin.opens(endpoint).text
+    shown = followed(admin, admin.sends(HOOKS, f"{HOOKS}/events/simulate", type="refund.failed"))
+    assert "refund.failed happened: evt_" in shown.text
+    told = {received.event["type"] for received in receiver.wait_for(7)}
+    assert {"payment.completed", "refund.created", "refund.approved", "refund.failed"} <= told
+    for received in receiver.received:
+        stamp = received.headers["zembil-timestamp"]
+        digest = hmac.new(secret.encode(), received.body, hashlib.sha256).hexdigest()
+        assert received.headers["zembil-signature"] == f"t={stamp},v1={digest}"
+
+
+def test_events_are_simulated_in_the_sandbox_only(arrives: Callable[..., Visitor]) -> None:
+    admin = arrives(live=True)
+    assert "Simulate an event" in admin.opens(HOOKS).text
+    assert "Simulate an event" not in admin.opens(f"{LIVE}/settings/webhooks").text
+    assert admin.sends(HOOKS, f"{LIVE}/settings/webhooks/events/simulate", type="payment.created").status_code == 404
+
+
+def test_a_delivery_shows_what_was_sent_and_says_that_204_is_no_success(admin: Visitor, receiver: Receiver) -> None:
+    receiver.answer = lambda request: request.send_response(204)
+    endpoint, _ = registered(admin, receiver.url)
+    sent = followed(admin, admin.sends(endpoint, f"{endpoint}/test", type="customer.updated"))
+    page = once_it_says(admin, sent.url.path, "Answered 204: this contract counts only 200.")
+    assert "customer.updated" in page
+    assert "abebe@example.com" in page
+    assert "1 of 3" in page
+
+
+def test_what_failed_is_sent_again_one_by_one_or_all_at_once(admin: Visitor, receiver: Receiver) -> None:
+    endpoint, _ = registered(admin, receiver.url)
+    followed(admin, admin.sends(endpoint, f"{endpoint}/test", type="payment.created"))
+    delivery = delivery_page(admin, endpoint, says="Succeeded")
+    again = followed(admin, admin.sends(delivery, f"{delivery}/redeliver"))
+    assert again.url.path != delivery
+    assert "It repeats" in again.text
+    assert len(receiver.wait_for(2)) == 2
+    asked = admin.opens(f"{endpoint}/recover?since=2001-01-01T00:00")
+    assert "<strong>0 events</strong>" in asked.text
+
+
+def test_a_recovery_says_how_many_before_it_sends_any(
+    gateway: Gateway, merchant: Merchant, admin: Visitor, receiver: Receiver
+) -> None:
+    endpoint, _ = registered(admin, receiver.url)
+    followed(admin, admin.sends(endpoint, f"{endpoint}/test", type="payment.created"))
+    delivery_page(admin, endpoint, says="Succeeded")
+    endpoint_id = merchant.client().get("/webhooks").json()["data"]["webhooks"][0]["id"]
+    assert endpoint.endswith(endpoint_id)
+    fetch(
+        gateway,
+        "UPDATE deliveries SET status = 'failed' WHERE account_id = (SELECT account_id FROM webhook_endpoints "
+        "WHERE url = $1) RETURNING 1",
+        receiver.url,
+    )
+    asked = admin.opens(f"{endpoint}/recover?since=2001-01-01T00:00")
+    assert "<strong>1 event</strong>" in asked.text
+    assert len(receiver.received) == 1
+    since = re.search(r'name="since" value="([^"]+\+00:00)"', asked.text)
+    assert since is not None
+    done = followed(admin, admin.sends(f"{endpoint}/recover", since=since[1]))
+    assert "1 event is sent again." in done.text
+    assert len(receiver.wait_for(2)) == 2
+
+
+def test_deliveries_are_filtered_by_state_type_object_and_day(admin: Visitor, receiver: Receiver) -> None:
+    endpoint, _ = registered(admin, receiver.url)
+    for event_type in ("payment.created", "customer.created"):
+        followed(admin, admin.sends(endpoint, f"{endpoint}/test", type=event_type))
+    receiver.wait_for(2)
+    payment = next(r.event["data"]["object"]["id"] for r in receiver.received if r.event["type"] == "payment.created")
+
+    def found(query: str) -> int:
+        return len(re.findall(r"deliveries/dlv_", admin.opens(f"{endpoint}?{query}").text))
+
+    once_it_says(admin, f"{endpoint}?status=succeeded&type=customer.created", "deliveries/dlv_")
+    assert found("type=payment.created") == 1
+    assert found(f"object={payment}") == 1
+    assert found("date_from=2001-01-01&date_to=") == 2
+    assert found("date_to=2001-01-01") == 0
+    assert admin.opens(f"{endpoint}?status=lost").status_code == 400
+
+
+def test_an_endpoint_is_changed_disabled_and_deleted(admin: Visitor, receiver: Receiver) -> None:
+    endpoint, _ = registered(admin, receiver.url)
+    followed(admin, admin.sends(f"{endpoint}/change", url=receiver.url, events="payment.failed", description=""))
+    assert "payment.failed" in admin.opens(HOOKS).text
+    followed(admin, admin.sends(endpoint, f"{endpoint}/disable"))
+    assert "Disabled" in admin.opens(HOOKS).text
+    assert admin.sends(HOOKS, f"{endpoint}/test", type="payment.created").status_code == 409
+    followed(admin, admin.sends(endpoint, f"{endpoint}/enable"))
+    followed(admin, admin.sends(f"{endpoint}/delete"))
+    assert admin.opens(endpoint).status_code == 404
+
+
+def test_a_compromised_secret_stops_signing_at_once(admin: Visitor, receiver: Receiver) -> None:
+    endpoint, old = registered(admin, receiver.url)
+    new = revealed(followed(admin, admin.sends(f"{endpoint}/rotate", overlap="0")))
+    assert new != old
+    followed(admin, admin.sends(endpoint, f"{endpoint}/test", type="payment.created"))
+    received = receiver.wait_for(1)[0]
+    assert hmac.new(new.encode(), received.body, hashlib.sha256).hexdigest() in received.headers["zembil-signature"]
+    followed(admin, admin.sends(f"{endpoint}/rotate", overlap="3600"))
+    assert admin.sends(f"{endpoint}/rotate", overlap="3600").status_code == 409
+
+
+def test_every_fault_of_a_new_endpoint_stands_beside_its_field(arrives: Callable[..., Visitor]) -> None:
+    admin = arrives(live=True)
+    answer = admin.sends(f"{LIVE}/settings/webhooks/new", url="http://127.0.0.1/", description="x" * 501)
+    assert answer.status_code == 400
+    assert len(errors(answer)) == 3
+
+
+def test_developers_manage_webhooks_in_the_sandbox_and_only_look_at_them_in_live(
+    arrives: Callable[..., Visitor], receiver: Receiver
+) -> None:
+    developer, viewer = arrives(Role.DEVELOPER, live=True), arrives(Role.READ_ONLY)
+    endpoint, _ = registered(developer, receiver.url)
+    live = f"{LIVE}/settings/webhooks"
+    assert developer.opens(live).status_code == 200
+    assert developer.get(f"{live}/new").status_code == 403
+    assert developer.sends(HOOKS, f"{live}/new", url="https://shop.example.et/", events="*").status_code == 403
+    assert viewer.opens(endpoint).status_code == 200
+    for path in ("rotate", "delete", "disable", "test", "recover", "change"):
+        assert viewer.sends(endpoint, f"{endpoint}/{path}").status_code == 403
+    assert viewer.sends(HOOKS, f"{HOOKS}/events/simulate", type="payment.created").status_code == 403
+
+
+def test_endpoints_and_deliveries_of_others_and_of_the_other_environment_never_open(
+    gateway: Gateway, arrives: Callable[..., Visitor], admin: Visitor, receiver: Receiver
+) -> None:
+    endpoint, _ = registered(admin, receiver.url)
+    followed(admin, admin.sends(endpoint, f"{endpoint}/test", type="payment.created"))
+    delivery = delivery_page(admin, endpoint)
+    stranger = arrives(of=gateway.new_merchant("Stranger"))
+    admin.sets_up_second_step()
+    for path in (endpoint, delivery, f"{endpoint}/rotate"):
+        assert stranger.get(path).status_code == 404
+        assert admin.get(path.replace(SANDBOX, LIVE)).status_code == 404
+    assert stranger.sends(HOOKS, f"{delivery}/redeliver").status_code == 404
+    assert stranger.sends(HOOKS, f"{endpoint}/delete").status_code == 404

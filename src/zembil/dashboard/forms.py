@@ -47,6 +47,10 @@ class Form:
             return ""
         return value
 
+    def all(self, name: str) -> list[str]:
+        """Every value of a field that is sent as often as it is ticked."""
+        return [value for key, value in self._fields if key == name]
+
     def choice(self, name: str, kinds: type[Choice], message: str) -> Choice | None:
         try:
             return kinds(self.raw(name))
@@ -56,7 +60,7 @@ class Form:
 
     def choices(self, name: str, allowed: Iterable[str], message: str) -> list[str]:
         """The ticked boxes, each once; something must be ticked, and nothing else than ours."""
-        ticked = list(dict.fromkeys(value for key, value in self._fields if key == name))
+        ticked = list(dict.fromkeys(self.all(name)))
         if not ticked or not set(ticked) <= set(allowed):
             self.fail(name, message)
         return ticked

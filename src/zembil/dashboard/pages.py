@@ -8,11 +8,15 @@ from starlette.routing import Route
 
 from zembil.accounts.passwords import Passwords
 from zembil.dashboard.api_keys import ApiKeyPages
+from zembil.dashboard.deliveries import DeliveryPages
+from zembil.dashboard.events import EventPages
 from zembil.dashboard.home import HomePages
+from zembil.dashboard.payments import PaymentPages
 from zembil.dashboard.rendering import static_routes
 from zembil.dashboard.requests import RequestLogPages
 from zembil.dashboard.sign_in import SignInPages
 from zembil.dashboard.visits import ROOT, Doorkeeper
+from zembil.dashboard.webhooks import WebhookPages
 from zembil.dashboard.your_account import YourAccountPages
 from zembil.payments.charger import Charger
 from zembil.web.auth import KeyRing
@@ -28,7 +32,11 @@ class Dashboard:
         door, hasher = Doorkeeper(charger.db, charger.clock, charger.settings), Passwords()
         routes = [
             *HomePages(door).routes(),
+            *PaymentPages(door, charger).routes(),
+            *EventPages(door).routes(),
             *ApiKeyPages(door, key_ring).routes(),
+            *DeliveryPages(door, charger.bell).routes(),
+            *WebhookPages(door, charger.bell).routes(),
             *RequestLogPages(door).routes(),
             *YourAccountPages(door, hasher).routes(),
         ]
