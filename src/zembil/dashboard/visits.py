@@ -23,6 +23,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route as HttpRoute
 
+from zembil import ids
 from zembil.accounts import secrets, sign_in
 from zembil.accounts.model import Account, Principal, Role, Session, User
 from zembil.accounts.permissions import Permission, allowed
@@ -31,10 +32,11 @@ from zembil.accounts.sign_in import Visitor
 from zembil.config import Settings
 from zembil.dashboard import navigation
 from zembil.dashboard.forms import Form
-from zembil.dashboard.rendering import Headers, instant, rendered
+from zembil.dashboard.rendering import Headers, exact, instant, rendered
 from zembil.db.clock import Clock
 from zembil.db.pool import Database, reading
 from zembil.errors import ApiError, PermissionDenied, ResourceNotFound
+from zembil.ids import Prefix
 from zembil.telemetry import log
 from zembil.web.html import PAGE_HEADERS, form_token, own_fields
 from zembil.web.parameters import Parameters
@@ -44,6 +46,7 @@ ROOT = "/dashboard"
 SIGN_IN_PATH, CODE_PATH = f"{ROOT}/sign-in", f"{ROOT}/code"
 ENVIRONMENTS = {"sandbox": False, "live": True}
 SECOND_STEP_PATH = "/your-account/second-step"
+DELIVERIES_PATH = "/settings/webhooks/deliveries"
 
 _SESSION, _VISITOR, _NOTICE = "zembil-session", "zembil-visitor", "zembil-notice"
 _NOTICE_SECONDS = 120
@@ -74,6 +77,11 @@ class Visit:
     @property
     def user(self) -> User:
         return self.session.user
+
+    @property
+    def user_id(self) -> str:
+        """Of the person, as it is shown and kept: usr_…"""
+        return ids.shown(Prefix.USER, self.session.user.id)
 
     @property
     def role(self) -> Role:
@@ -211,6 +219,10 @@ class Doorkeeper:
         permission = self._menu[visit.environment].get(path)
         return visit.path(path) if permission is not None and visit.may(permission) else None
 
+    def record_path(self, visit: Visit, area: str, record_id: str) -> str | None:
+        """The address of a record of an area whose pages are `area/{id}`, if they are there and may be opened."""
+        return visit.path(f"{area}/{record_id}") if self.linked(visit, f"{area}/{{id}}") else None
+
     async def _answer(self, route: Route, livemode: bool, request: Request) -> Response:
         session = await self.session(request)
         if session is None:
@@ -267,6 +279,7 @@ class Doorkeeper:
             "form": visit.form,
             "notice": notice,
             "instant": partial(instant, now=visit.now, zone=visit.zone),
+            "exact": partial(exact, zone=visit.zone),
             "form_token": form_token(self.settings.secret_key, self._token(visit.request)),
             "menu": list(
                 navigation.menu(
