@@ -10,10 +10,11 @@ from html import unescape
 import httpx2
 import pytest
 
-from tests.support.dashboard import Visitor, errors, fetch, heading, new_user
+from tests.support.dashboard import PASSWORD, Visitor, errors, fetch, heading, new_user
 from tests.support.gateway import Gateway, Merchant
 from tests.support.receiver import Receiver
 from zembil.accounts.model import Role
+from zembil.accounts.permissions import Permission, allowed
 
 SANDBOX, LIVE = "/dashboard/sandbox", "/dashboard/live"
 KEYS = f"{SANDBOX}/settings/api-keys"
@@ -323,3 +324,151 @@ def test_endpoints_and_deliveries_of_others_and_of_the_other_environment_never_o
         assert admin.get(path.replace(SANDBOX, LIVE)).status_code == 404
     assert stranger.sends(HOOKS, f"{delivery}/redeliver").status_code == 404
     assert stranger.sends(HOOKS, f"{endpoint}/delete").status_code == 404
+
+
+# Team
+
+TEAM = f"{SANDBOX}/settings/team"
+
+
+def invited(admin: Visitor, email: str, role: str = "developer") -> str:
+    """Invite somebody; answers the link."""
+    return revealed(followed(admin, admin.sends(TEAM, email=email, role=role)))
+
+
+def page_of(admin: Visitor, text: str) -> str:
+    """The page of the person in whose row of the list this text stands."""
+    rows = [row for row in re.findall(r"<tr>.*?</tr>", admin.opens(TEAM).text, re.DOTALL) if text in row]
+    match = re.search(rf'href="({TEAM}/usr_\w+)"', rows[0])
+    assert match is not None
+    return match[1]
+
+
+def test_an_invited_person_comes_by_the_link_with_the_role_that_was_given(gateway: Gateway, admin: Visitor) -> None:
+    email = f"chala-{time.time_ns()}@example.et"
+    link = invited(admin, email, "read_only")
+    assert link.startswith(f"{gateway.origin}/dashboard/link/")
+    assert "Invited" in admin.opens(page_of(admin, email)).text
+    again = revealed(followed(admin, admin.sends(page_of(admin, email), f"{page_of(admin, email)}/invite")))
+    guest = Visitor(gateway.origin)
+    assert guest.get(link).status_code == 404
+    assert guest.sends(again, name="Chala", new_password=PASSWORD).status_code == 303
+    assert guest.sends("/dashboard/sign-in", email=email, password=PASSWORD).status_code == 303
+    assert guest.get(KEYS).status_code == 403
+    followed(admin, admin.sends(page_of(admin, email), f"{page_of(admin, email)}/role", role="admin"))
+    assert guest.get(KEYS).status_code == 200
+    followed(admin, admin.sends(f"{page_of(admin, email)}/remove"))
+    assert not guest.is_signed_in()
+    guest.close()
+
+
+def test_an_e_mail_address_is_invited_once(admin: Visitor) -> None:
+    email = f"chala-{time.time_ns()}@example.et"
+    invited(admin, email)
+    again = admin.sends(TEAM, email=email.upper(), role="admin")
+    assert (again.status_code, errors(again)) == (409, ["This e-mail address belongs to somebody already."])
+    assert len(errors(admin.sends(TEAM, email="nobody", role="owner"))) == 2
+
+
+def test_the_last_admin_who_can_sign_in_stays_one(arrives: Callable[..., Visitor]) -> None:
+    admin = arrives(name="Only admin")
+    me = page_of(admin, "Only admin")
+    assert admin.sends(me, f"{me}/role", role="developer").status_code == 409
+    assert admin.sends(f"{me}/remove").status_code == 409
+    arrives(name="Second")
+    followed(admin, admin.sends(me, f"{me}/role", role="developer"))
+    assert admin.get(TEAM).status_code == 403
+
+
+def test_the_matrix_of_roles_is_the_table_that_requests_are_judged_by(admin: Visitor) -> None:
+    page = admin.opens(TEAM).text
+    for permission in Permission:
+        row = re.search(rf'<th scope="row">{re.escape(permission.value.capitalize())}</th>(.*?)</tr>', unescape(page))
+        assert row is not None, permission
+        words = re.findall(r'<span class="status \w+">([^<]+)</span>', row[1])
+        assert [word == "Yes" for word in words] == [allowed(role, permission, livemode=True) for role in Role]
+        assert [word != "No" for word in words] == [allowed(role, permission, livemode=False) for role in Role]
+
+
+@pytest.mark.parametrize("role", [Role.DEVELOPER, Role.READ_ONLY])
+def test_the_team_is_the_admins(arrives: Callable[..., Visitor], admin: Visitor, role: Role) -> None:
+    other = arrives(role, name="Other")
+    page = page_of(admin, "Other")
+    assert [other.get(path).status_code for path in (TEAM, page, f"{page}/remove")] == [403] * 3
+    assert other.sends(f"{SANDBOX}/your-account", f"{page}/role", role="admin").status_code == 403
+    assert other.sends(f"{SANDBOX}/your-account", TEAM, email="x@example.et", role="admin").status_code == 403
+
+
+def test_people_of_another_merchant_never_open(
+    gateway: Gateway, arrives: Callable[..., Visitor], admin: Visitor
+) -> None:
+    page = page_of(admin, "(you)")
+    stranger = arrives(of=gateway.new_merchant("Stranger"))
+    assert stranger.get(page).status_code == 404
+    for what in ("role", "remove", "invite"):
+        assert stranger.sends(TEAM, f"{page}/{what}", role="read_only").status_code == 404
+
+
+# Audit log
+
+LOG = f"{SANDBOX}/settings/audit-log"
+
+
+def done(admin: Visitor, query: str = "") -> list[str]:
+    """What the log says was done, newest first."""
+    return [unescape(text) for text in re.findall(r'<td data-label="What">([^<]*)</td>', admin.opens(LOG + query).text)]
+
+
+def test_what_is_done_in_the_dashboard_stands_in_the_audit_log(admin: Visitor, receiver: Receiver) -> None:
+    page, _ = made_key(admin)
+    followed(admin, admin.sends(page, f"{page}/roll", overlap="0"))
+    endpoint, secret = registered(admin, receiver.url + "?token=hidden")
+    followed(admin, admin.sends(endpoint, f"{endpoint}/disable"))
+    followed(admin, admin.sends(f"{endpoint}/delete"))
+    invited(admin, f"chala-{time.time_ns()}@example.et")
+    assert done(admin) == [
+        "invited somebody",
+        "deleted an endpoint",
+        "changed an endpoint",
+        "registered an endpoint",
+        "rolled an API key",
+        "made an API key",
+        "signed in",
+        "came by an invitation",
+        "invited somebody",
+    ]
+    log = admin.opens(LOG).text
+    assert "Almaz" in log
+    assert "in the dashboard" in log
+    assert secret not in log
+    assert "token=hidden" not in log
+    once_it_says(admin, LOG, "No. 9")
+
+
+def test_the_audit_log_is_filtered_and_turned_page_by_page(merchant: Merchant, admin: Visitor) -> None:
+    for number in range(30):
+        merchant.client().post("/keys", json={"name": f"Key {number}", "role": "developer"})
+    assert done(admin, "?action=user.signed_in") == ["signed in"]
+    assert done(admin, "?object=key_00000000000000000000000000") == []
+    assert done(admin, "?date_to=2001-01-01") == []
+    assert len(done(admin, "?date_from=2001-01-01&date_to=")) == 25
+    older = re.search(r'href="[^"]*(\?[^"]*)">Older', admin.opens(LOG).text)
+    assert older is not None
+    assert len(done(admin, unescape(older[1]))) == 8
+    assert "with the API key First admin key" in admin.opens(LOG).text
+    assert admin.get(f"{LOG}?action=made%20coffee").status_code == 400
+
+
+def test_what_concerns_people_stands_in_both_environments_and_nothing_else_does(
+    arrives: Callable[..., Visitor],
+) -> None:
+    admin = arrives(live=True)
+    made_key(admin)
+    live = admin.opens(f"{LIVE}/settings/audit-log").text
+    assert "turned the second step on" in live
+    assert "made an API key" not in live.split("</form>")[-1]
+
+
+@pytest.mark.parametrize("role", [Role.DEVELOPER, Role.READ_ONLY])
+def test_the_audit_log_is_the_admins(arrives: Callable[..., Visitor], role: Role) -> None:
+    assert arrives(role).get(LOG).status_code == 403

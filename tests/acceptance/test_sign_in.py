@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx2
@@ -16,7 +16,18 @@ import pytest
 from starlette.applications import Starlette
 
 from tests.acceptance.test_dev import sentences, zembil
-from tests.support.dashboard import PASSWORD, User, Visitor, errors, fetch, form_token, heading, in_database, new_user
+from tests.support.dashboard import (
+    OPERATOR,
+    PASSWORD,
+    User,
+    Visitor,
+    errors,
+    fetch,
+    form_token,
+    heading,
+    in_database,
+    new_user,
+)
 from tests.support.gateway import Gateway, Merchant
 from zembil.accounts import sign_in, team
 from zembil.accounts.model import LinkKind, Role
@@ -404,30 +415,40 @@ def test_a_change_of_role_holds_at_once(gateway: Gateway, visitor: Visitor, user
     new_user(gateway, merchant)  # another admin
     visitor.signs_in(user)
     assert "is admin." in visitor.get(ACCOUNT).text
-    in_database(gateway, lambda db: team.change_role(db, user.merchant_id, user.id, Role.READ_ONLY))
+    in_database(
+        gateway,
+        lambda db: team.change_role(db, user.merchant_id, user.id, Role.READ_ONLY, by=OPERATOR, at=datetime.now(UTC)),
+    )
     assert "is read-only." in visitor.get(ACCOUNT).text
 
 
 def test_whoever_is_removed_is_out_at_once(gateway: Gateway, visitor: Visitor, user: User, merchant: Merchant) -> None:
     new_user(gateway, merchant)
     visitor.signs_in(user)
-    in_database(gateway, lambda db: team.remove(db, user.merchant_id, user.id))
+    in_database(gateway, lambda db: team.remove(db, user.merchant_id, user.id, by=OPERATOR, at=datetime.now(UTC)))
     assert not visitor.is_signed_in()
     assert visitor.signs_in(user).status_code == 401
 
 
 def test_the_last_admin_stays_one(gateway: Gateway, user: User) -> None:
     with pytest.raises(InvalidState, match="last admin"):
-        in_database(gateway, lambda db: team.change_role(db, user.merchant_id, user.id, Role.DEVELOPER))
+        in_database(
+            gateway,
+            lambda db: team.change_role(
+                db, user.merchant_id, user.id, Role.DEVELOPER, by=OPERATOR, at=datetime.now(UTC)
+            ),
+        )
     with pytest.raises(InvalidState, match="last admin"):
-        in_database(gateway, lambda db: team.remove(db, user.merchant_id, user.id))
+        in_database(gateway, lambda db: team.remove(db, user.merchant_id, user.id, by=OPERATOR, at=datetime.now(UTC)))
 
 
 def test_of_two_last_admins_who_leave_at_once_one_stays(gateway: Gateway, merchant: Merchant, user: User) -> None:
     other = new_user(gateway, merchant)
 
     async def both(db: Database) -> list[Any]:
-        leaving = (team.remove(db, user.merchant_id, who.id) for who in (user, other))
+        leaving = (
+            team.remove(db, user.merchant_id, who.id, by=OPERATOR, at=datetime.now(UTC)) for who in (user, other)
+        )
         return await asyncio.gather(*leaving, return_exceptions=True)
 
     async def run() -> list[Any]:

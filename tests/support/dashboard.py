@@ -18,13 +18,14 @@ from pyotp.totp import TOTP
 
 from tests.support.gateway import Gateway, Merchant
 from zembil.accounts import model, sign_in, team
-from zembil.accounts.model import LinkKind, Role
+from zembil.accounts.model import Actor, ActorKind, LinkKind, Role
 from zembil.accounts.queries import find_principal
 from zembil.accounts.secrets import hashed
 from zembil.accounts.user_queries import find_user
 from zembil.db.pool import Database, connected, connection, reading, transaction
 
 PASSWORD = "five words in a row"
+OPERATOR = Actor(ActorKind.OPERATOR, "tests")
 
 _numbers = itertools.count(1)
 
@@ -49,8 +50,10 @@ def new_user(gateway: Gateway, merchant: Merchant, *, role: Role = Role.ADMIN, n
     async def come(db: Database) -> User:
         first = await _first_admin(db, merchant)
         email = f"almaz-{os.getpid()}-{time.time_ns()}@example.et"
-        user_id, token = await team.invite(db, first.merchant_id, email=email, role=role, at=datetime.now(UTC))
-        await sign_in.accept_invitation(db, token, name=name, hashed=_password_hash())
+        user_id, token = await team.invite(
+            db, first.merchant_id, email=email, role=role, by=OPERATOR, at=datetime.now(UTC)
+        )
+        await sign_in.accept_invitation(db, token, name=name, hashed=_password_hash(), at=datetime.now(UTC))
         return User(user_id, first.merchant_id, email)
 
     return in_database(gateway, come)
@@ -62,7 +65,7 @@ def new_invitation(gateway: Gateway, merchant: Merchant, *, role: Role = Role.AD
     async def invite(db: Database) -> tuple[str, str]:
         first = await _first_admin(db, merchant)
         email = f"abebe-{os.getpid()}-{time.time_ns()}@example.et"
-        _, token = await team.invite(db, first.merchant_id, email=email, role=role, at=datetime.now(UTC))
+        _, token = await team.invite(db, first.merchant_id, email=email, role=role, by=OPERATOR, at=datetime.now(UTC))
         return email, f"{gateway.origin}/dashboard/link/{token}"
 
     return in_database(gateway, invite)
@@ -185,3 +188,22 @@ def errors(page: httpx2.Response) -> list[str]:
 def heading(page: httpx2.Response) -> str:
     match = re.search(r"<h1>(.*?)</h1>", page.text, re.DOTALL)
     return "" if match is None else unescape(re.sub("<[^>]+>", "", match[1]))
+
+
+def signed_in(gateway: Gateway, merchant: Merchant, *, role: Role = Role.ADMIN, name: str = "Almaz") -> Visitor:
+    """Somebody of the merchant's team, in the sandbox; with `sets_up_second_step` in live too."""
+    visitor = Visitor(gateway.origin)
+    assert visitor.signs_in(new_user(gateway, merchant, role=role, name=name)).status_code == 303
+    return visitor
+
+
+def text_of(page: httpx2.Response) -> str:
+    """What stands on a page, without its marks."""
+    plain = re.sub(r"<[^>]+>", " ", page.text.partition('<main id="page">')[2])
+    return re.sub(r"\s+", " ", unescape(plain)).strip()
+
+
+def notice(page: httpx2.Response) -> str:
+    """What the page says of what was just done."""
+    match = re.search(r'<div class="notice[^"]*" role="\w+"><p>(.*?)</p>', page.text)
+    return "" if match is None else unescape(match[1])

@@ -32,6 +32,13 @@ class Account:
     clock_offset: timedelta  # how far a sandbox's clock was moved forward
     late_money: LateMoney
     allow_self_approval: bool  # whether one may approve the refunds that one asked for
+    merchant_name_am: str | None = None
+    time_zone: str = "Africa/Addis_Ababa"
+    payment_lifetime_seconds: int = 3600  # of payments that ask for no other
+
+    def name_in(self, language: str) -> str:
+        """The merchant's name on pages in a language, `en` or `am`."""
+        return self.merchant_name_am if language == "am" and self.merchant_name_am else self.merchant_name
 
     def now(self, at: datetime) -> datetime:
         """The account's time at the instant `at`."""
@@ -73,6 +80,7 @@ class AuditAction(StrEnum):
     SECOND_STEP_ON = "user.second_step_on"
     SECOND_STEP_OFF = "user.second_step_off"
     USER_CHANGED = "user.changed"
+    RESET_LINK_MADE = "user.reset_link_made"
     USER_INVITED = "user.invited"
     USER_JOINED = "user.joined"
     ROLE_CHANGED = "user.role_changed"
@@ -160,6 +168,10 @@ class User:
     sealed_totp: bytes | None = field(default=None, repr=False)
     totp_since: datetime | None = None
     totp_locked_until: datetime | None = None
+
+    @property
+    def actor(self) -> Actor:
+        return Actor(ActorKind.USER, ids.shown(Prefix.USER, self.id))
 
     @property
     def has_second_step(self) -> bool:

@@ -7,7 +7,17 @@ from datetime import datetime, timedelta
 
 from zembil import ids, instants
 from zembil.accounts import audit_queries, queries, secrets
-from zembil.accounts.model import AccountKeys, Actor, ApiKey, AuditAction, AuditEntry, NewMerchant, Principal, Role
+from zembil.accounts.model import (
+    AccountKeys,
+    Actor,
+    ApiKey,
+    AuditAction,
+    AuditEntry,
+    NewMerchant,
+    Principal,
+    Role,
+    User,
+)
 from zembil.db.pool import Connection, Database, reading, transaction
 from zembil.errors import Fault, InvalidState, ResourceNotFound
 from zembil.ids import Prefix
@@ -187,6 +197,20 @@ async def audit(
         account_id=account_id, id=ids.new_id(at), actor=actor, action=action, object=object_id, details=details
     )
     await audit_queries.insert_audit_entry(conn, entry)
+
+
+async def audit_people(
+    conn: Connection,
+    user: User,
+    actor: Actor,
+    action: AuditAction,
+    *,
+    at: datetime,
+    **details: str | int | None,
+) -> None:
+    """Record what concerns a person: it holds in both environments, so it stands in the log of each."""
+    for account_id in await queries.list_account_ids(conn, user.merchant_id):
+        await audit(conn, account_id, actor, action, ids.shown(Prefix.USER, user.id), at=at, **details)
 
 
 async def seal_audit_log(db: Database) -> None:

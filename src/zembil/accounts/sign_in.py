@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 
 from zembil import ids
 from zembil.accounts import codes, passwords, user_queries
-from zembil.accounts.model import LinkKind, Session, User
+from zembil.accounts.model import Actor, AuditAction, LinkKind, Session, User
+from zembil.accounts.operations import audit_people
 from zembil.accounts.passwords import Passwords
 from zembil.accounts.secrets import opened, random_token, seal
 from zembil.db.pool import Connection, Database, UniqueViolation, reading, transaction
@@ -65,7 +66,7 @@ async def sign_in(
         if renewed != known:
             await user_queries.update_password(conn, user.id, renewed)
         await user_queries.forgive(conn, email=scopes[0], address=scopes[1], failed_at=failed_at)
-        return await begin_session(conn, now, visitor, at=at)
+        return await _let_in(conn, now, visitor, at=at)
 
 
 async def _count_as_failed(db: Database, email: bytes, address: bytes) -> datetime:
@@ -96,6 +97,16 @@ def _scope(kind: str, text: str) -> bytes:
 
 
 # Sessions
+
+
+async def _let_in(
+    conn: Connection, user: User, visitor: Visitor, *, at: datetime, has_second_step: bool = False
+) -> str:
+    """Begin the session of somebody who signs in; where a code is still to come, nobody is signed in yet."""
+    if has_second_step or not user.has_second_step:
+        told = {"address": visitor.address, "browser": visitor.browser}
+        await audit_people(conn, user, user.actor, AuditAction.SIGNED_IN, at=at, **told)
+    return await begin_session(conn, user, visitor, at=at, has_second_step=has_second_step)
 
 
 async def begin_session(
@@ -149,7 +160,7 @@ async def give_code(
             return None
         if not await user_queries.delete_session(conn, user.id, session.id):
             return None  # another tab was quicker
-        return await begin_session(conn, user, visitor, at=at, has_second_step=True)
+        return await _let_in(conn, user, visitor, at=at, has_second_step=True)
 
 
 async def _code_is_right(conn: Connection, secret_key: bytes, user: User, code: str, *, at: datetime) -> bool:
@@ -213,6 +224,7 @@ async def confirm_second_step(
         if not await _code_is_right(conn, secret_key, user, code, at=at):
             return None
         await user_queries.confirm_totp(conn, user.id)
+        await audit_people(conn, user, user.actor, AuditAction.SECOND_STEP_ON, at=at)
         recovery = await _new_recovery_codes(conn, user)
         await user_queries.delete_session(conn, user.id, session.id)
         token = await begin_session(conn, replace(user, totp_since=at), visitor, at=at, has_second_step=True)
@@ -234,13 +246,14 @@ async def remove_second_step(db: Database, secret_key: bytes, session: Session, 
             raise InvalidState("There is no second step to remove.")
         if not await _code_is_right(conn, secret_key, user, code, at=at):
             return False
-        await forget_second_step(conn, user)
+        await forget_second_step(conn, user, by=user.actor, at=at)
     return True
 
 
-async def forget_second_step(conn: Connection, user: User) -> None:
+async def forget_second_step(conn: Connection, user: User, *, by: Actor, at: datetime) -> None:
     await user_queries.update_totp(conn, user.id, None)
     await user_queries.replace_recovery_codes(conn, user.id, [])
+    await audit_people(conn, user, by, AuditAction.SECOND_STEP_OFF, at=at)
 
 
 # Passwords
@@ -267,6 +280,7 @@ async def change_password(
         if user.password_hash != known:
             return None
         await _replace_password(conn, user, hashed)
+        await audit_people(conn, user, user.actor, AuditAction.PASSWORD_SET, at=at)
         return await begin_session(conn, user, visitor, at=at, has_second_step=session.has_second_step)
 
 
@@ -276,11 +290,15 @@ async def _replace_password(conn: Connection, user: User, hashed: str) -> None:
     await user_queries.delete_links(conn, user.id)
 
 
-async def change_name_and_email(db: Database, session: Session, *, name: str, email: str | None) -> bool:
+async def change_name_and_email(db: Database, session: Session, *, name: str, email: str | None, at: datetime) -> bool:
     """Change how one is called and where one is reached; False if the e-mail is somebody else's."""
     try:
         async with transaction(db) as conn:
-            await user_queries.update_user(conn, session.user.id, name=name, email=email)
+            user = await _locked(conn, session.user)
+            await user_queries.update_user(conn, user.id, name=name, email=email)
+            if (name, email) != (user.name, user.email):
+                told = {"name_was": user.name, "name": name, "email_was": user.email, "email": email}
+                await audit_people(conn, user, user.actor, AuditAction.USER_CHANGED, at=at, **told)
     except UniqueViolation:
         return False
     return True
@@ -309,23 +327,25 @@ async def sign_in_by_link(db: Database, token: str, visitor: Visitor, *, at: dat
     """Use a sign-in link up; answers the token of a new session. Raises ResourceNotFound."""
     async with transaction(db) as conn:
         user = await _used_link(conn, token, LinkKind.SIGN_IN)
-        return await begin_session(conn, user, visitor, at=at)
+        return await _let_in(conn, user, visitor, at=at)
 
 
-async def accept_invitation(db: Database, token: str, *, name: str, hashed: str) -> User:
+async def accept_invitation(db: Database, token: str, *, name: str, hashed: str, at: datetime) -> User:
     """Use an invitation up. Raises ResourceNotFound."""
     async with transaction(db) as conn:
         user = await _used_link(conn, token, LinkKind.INVITATION)
         await user_queries.update_user(conn, user.id, name=name, email=user.email)
         await _replace_password(conn, user, hashed)
+        await audit_people(conn, user, user.actor, AuditAction.USER_JOINED, at=at, name=name)
     return user
 
 
-async def reset_password(db: Database, token: str, *, hashed: str) -> User:
+async def reset_password(db: Database, token: str, *, hashed: str, at: datetime) -> User:
     """Use a reset link up: the password is new, and every session has ended. Raises ResourceNotFound."""
     async with transaction(db) as conn:
         user = await _used_link(conn, token, LinkKind.PASSWORD_RESET)
         await _replace_password(conn, user, hashed)
+        await audit_people(conn, user, user.actor, AuditAction.PASSWORD_SET, at=at, by_link="yes")
     return user
 
 

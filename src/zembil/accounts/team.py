@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 
 from zembil import ids
 from zembil.accounts import sign_in, user_queries
-from zembil.accounts.model import LinkKind, Role, User
+from zembil.accounts.model import Actor, AuditAction, LinkKind, Role, User
+from zembil.accounts.operations import audit_people
 from zembil.db.pool import Connection, Database, UniqueViolation, transaction
 from zembil.errors import DuplicateReference, InvalidState, ResourceNotFound
 
@@ -13,7 +14,7 @@ INVITATION_LIFETIME = timedelta(days=7)
 
 
 async def invite(
-    db: Database, merchant_id: uuid.UUID, *, email: str, role: Role, at: datetime
+    db: Database, merchant_id: uuid.UUID, *, email: str, role: Role, by: Actor, at: datetime
 ) -> tuple[uuid.UUID, str]:
     """Ask a person to come; answers the new user and the token of the invitation, which is readable this once.
 
@@ -31,21 +32,25 @@ async def invite(
         async with transaction(db) as conn:
             await user_queries.insert_invited_user(conn, new)
             token = await sign_in.new_link(conn, new, LinkKind.INVITATION, lifetime=INVITATION_LIFETIME)
+            await audit_people(conn, new, by, AuditAction.USER_INVITED, at=at, email=email, role=role.value)
     except UniqueViolation:
         raise DuplicateReference("This e-mail address belongs to somebody already.") from None
     return new.id, token
 
 
-async def invite_again(db: Database, merchant_id: uuid.UUID, user_id: uuid.UUID) -> str:
+async def invite_again(db: Database, merchant_id: uuid.UUID, user_id: uuid.UUID, *, by: Actor, at: datetime) -> str:
     """A new invitation in place of one that was lost. Raises ResourceNotFound, InvalidState if the person has come."""
     async with transaction(db) as conn:
         user = await _member(conn, merchant_id, user_id)
         if not user.is_invited:
             raise InvalidState("This person has come already.")
+        await audit_people(conn, user, by, AuditAction.USER_INVITED, at=at, email=user.email, role=user.role.value)
         return await sign_in.new_link(conn, user, LinkKind.INVITATION, lifetime=INVITATION_LIFETIME)
 
 
-async def change_role(db: Database, merchant_id: uuid.UUID, user_id: uuid.UUID, role: Role) -> User:
+async def change_role(
+    db: Database, merchant_id: uuid.UUID, user_id: uuid.UUID, role: Role, *, by: Actor, at: datetime
+) -> User:
     """Give a person another role, which holds at once; answers the user as before.
 
     Raises ResourceNotFound, and InvalidState for the last admin.
@@ -55,10 +60,13 @@ async def change_role(db: Database, merchant_id: uuid.UUID, user_id: uuid.UUID, 
         if role is not Role.ADMIN:
             await _demand_another_admin(conn, user)
         await user_queries.update_role(conn, user.id, role)
+        if role is not user.role:
+            told = {"role_was": user.role.value, "role": role.value}
+            await audit_people(conn, user, by, AuditAction.ROLE_CHANGED, at=at, **told)
     return user
 
 
-async def remove(db: Database, merchant_id: uuid.UUID, user_id: uuid.UUID) -> User:
+async def remove(db: Database, merchant_id: uuid.UUID, user_id: uuid.UUID, *, by: Actor, at: datetime) -> User:
     """Remove a person: sessions and links end at once; keys made in that name stay until they are revoked.
 
     Raises ResourceNotFound, and InvalidState for the last admin.
@@ -69,6 +77,7 @@ async def remove(db: Database, merchant_id: uuid.UUID, user_id: uuid.UUID) -> Us
         await user_queries.mark_removed(conn, user.id)
         await user_queries.delete_sessions(conn, user.id)
         await user_queries.delete_links(conn, user.id)
+        await audit_people(conn, user, by, AuditAction.USER_REMOVED, at=at, name=user.name, role=user.role.value)
     return user
 
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zembil.accounts.model import Role
-from zembil.cli.database import found_database
+from zembil.cli.database import found_database, user_name
 from zembil.errors import ConfigurationError, DuplicateReference
 
 if TYPE_CHECKING:
+    from zembil.accounts.model import Actor
     from zembil.db.pool import Database
 
 Data = Annotated[Path, typer.Option(help="The data directory of `zembil dev`.")]
@@ -47,7 +48,9 @@ def invite(
             found = "no merchant" if not merchants else f"{len(merchants)} merchants"
             raise ConfigurationError(f"There is {found} of the name {merchant}.")
         try:
-            _, token = await team.invite(db, merchants[0], email=address, role=role, at=datetime.now(UTC))
+            _, token = await team.invite(
+                db, merchants[0], email=address, role=role, by=_operator(), at=datetime.now(UTC)
+            )
         except DuplicateReference as error:
             raise ConfigurationError(error.message) from None
         return token
@@ -65,8 +68,11 @@ def reset_link(
     data: Data = _DATA,
 ) -> None:
     """Print a link with which a person sets a new password: valid 24 hours, once. Make sure whom you give it to."""
+    from datetime import UTC, datetime
+
     from zembil.accounts import sign_in, user_queries
-    from zembil.accounts.model import LinkKind
+    from zembil.accounts.model import AuditAction, LinkKind
+    from zembil.accounts.operations import audit_people
     from zembil.db.pool import transaction
 
     address = _email(email)
@@ -77,7 +83,8 @@ def reset_link(
             if found is None:
                 raise ConfigurationError(f"Nobody signs in with {address}.")
             if remove_second_step:
-                await sign_in.forget_second_step(conn, found)
+                await sign_in.forget_second_step(conn, found, by=_operator(), at=datetime.now(UTC))
+            await audit_people(conn, found, _operator(), AuditAction.RESET_LINK_MADE, at=datetime.now(UTC))
             # Who was invited and has not come says their name too.
             kind, lifetime = LinkKind.PASSWORD_RESET, sign_in.RESET_LINK_LIFETIME
             return await sign_in.new_link(
@@ -85,6 +92,12 @@ def reset_link(
             )
 
     typer.echo(_with_database(data, run))
+
+
+def _operator() -> "Actor":
+    from zembil.accounts.model import Actor, ActorKind
+
+    return Actor(ActorKind.OPERATOR, user_name())
 
 
 def _email(text: str) -> str:

@@ -8,13 +8,18 @@ from starlette.routing import Route
 
 from zembil.accounts.passwords import Passwords
 from zembil.dashboard.api_keys import ApiKeyPages
+from zembil.dashboard.audit_log import AuditLogPages
+from zembil.dashboard.balance import BalancePages
+from zembil.dashboard.customers import CustomerPages
 from zembil.dashboard.deliveries import DeliveryPages
 from zembil.dashboard.events import EventPages
 from zembil.dashboard.home import HomePages
 from zembil.dashboard.payments import PaymentPages
+from zembil.dashboard.refunds import RefundPages
 from zembil.dashboard.rendering import static_routes
 from zembil.dashboard.requests import RequestLogPages
 from zembil.dashboard.sign_in import SignInPages
+from zembil.dashboard.team import TeamPages
 from zembil.dashboard.visits import ROOT, Doorkeeper
 from zembil.dashboard.webhooks import WebhookPages
 from zembil.dashboard.your_account import YourAccountPages
@@ -33,10 +38,15 @@ class Dashboard:
         routes = [
             *HomePages(door).routes(),
             *PaymentPages(door, charger).routes(),
+            *RefundPages(door, charger.bell).routes(),
+            *CustomerPages(door, charger.bell).routes(),
+            *BalancePages(door, charger).routes(),
             *EventPages(door).routes(),
             *ApiKeyPages(door, key_ring).routes(),
             *DeliveryPages(door, charger.bell).routes(),
             *WebhookPages(door, charger.bell).routes(),
+            *TeamPages(door).routes(),
+            *AuditLogPages(door).routes(),
             *RequestLogPages(door).routes(),
             *YourAccountPages(door, hasher).routes(),
         ]

@@ -19,3 +19,15 @@ async def names_of_keys(conn: Connection, account_id: int, key_ids: list[uuid.UU
         "SELECT id, name FROM api_keys WHERE account_id = $1 AND id = ANY ($2)", account_id, key_ids
     )
     return {row["id"]: row["name"] for row in rows}
+
+
+async def count_keys_of(conn: Connection, user_id: uuid.UUID) -> int:
+    """How many keys that were made in somebody's name still open something."""
+    count: int = await conn.fetchval(
+        """
+        SELECT count(*) FROM api_keys
+        WHERE user_id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+        """,
+        user_id,
+    )
+    return count

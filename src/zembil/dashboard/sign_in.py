@@ -137,9 +137,9 @@ class SignInPages:
             return self._link_page(request, user, kind, form, status=400)
         hashed = await self.hasher.hashed(password)
         if kind is LinkKind.INVITATION:
-            await sign_in.accept_invitation(self.door.db, token, name=name, hashed=hashed)
+            await sign_in.accept_invitation(self.door.db, token, name=name, hashed=hashed, at=self.door.clock.now())
         else:
-            await sign_in.reset_password(self.door.db, token, hashed=hashed)
+            await sign_in.reset_password(self.door.db, token, hashed=hashed, at=self.door.clock.now())
         return self.door.go_to(SIGN_IN_PATH, notice=Notice("Your password is set. Sign in with it."))
 
     async def _linked(self, request: Request) -> tuple[User, LinkKind]:

@@ -51,7 +51,6 @@ DELIVERIES_PATH = "/settings/webhooks/deliveries"
 _SESSION, _VISITOR, _NOTICE = "zembil-session", "zembil-visitor", "zembil-notice"
 _NOTICE_SECONDS = 120
 _OUR_PATH = re.compile(rf"{ROOT}(?:/[A-Za-z0-9_.~-]+)*/?(?:\?[A-Za-z0-9_.~%&=+:,\[\]-]*)?")
-_ZONE = ZoneInfo("Africa/Addis_Ababa")
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -101,7 +100,7 @@ class Visit:
 
     @property
     def zone(self) -> tzinfo:
-        return _ZONE
+        return ZoneInfo(self.account.time_zone)
 
     @property
     def principal(self) -> Principal:

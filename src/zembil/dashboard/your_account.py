@@ -65,7 +65,7 @@ class YourAccountPages:
         if not email and visit.user.password_hash is not None:
             form.fail("email", "Give an e-mail address: you sign in with it.")
         if not form.errors and not await sign_in.change_name_and_email(
-            self.door.db, visit.session, name=name, email=email.lower() or None
+            self.door.db, visit.session, name=name, email=email.lower() or None, at=visit.at
         ):
             form.fail("email", "This e-mail address belongs to somebody already.")
         if form.errors:

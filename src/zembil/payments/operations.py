@@ -35,7 +35,6 @@ from zembil.webhooks.model import Event, EventType, event_about
 from zembil.webhooks.queries import insert_events
 from zembil.wire import encoded
 
-LIFETIME_SECONDS = 3600
 PROMPTS_MAX = 3
 PROMPTS_WINDOW = timedelta(minutes=10)
 # The counts of an account are kept in so many rows, so that writers seldom wait for each other.
@@ -46,7 +45,7 @@ class PaymentOrder(Struct, frozen=True, kw_only=True):
     """What a merchant asked for, checked."""
 
     amount_santim: int
-    lifetime_seconds: int = LIFETIME_SECONDS
+    lifetime_seconds: int | None = None  # None: as long as the account says
     email: str | None = None
     phone: str | None = None
     name: str | None = None
@@ -63,7 +62,7 @@ def new_payment(
 ) -> NewPayment:
     """The payment that an order makes at the instant `at` of the database's time, and the event that tells of it."""
     created_at = instants.to_the_millisecond(account.now(at))
-    expires_at = created_at + timedelta(seconds=order.lifetime_seconds)
+    expires_at = created_at + timedelta(seconds=order.lifetime_seconds or account.payment_lifetime_seconds)
     payment = Payment(
         account_id=account.id,
         id=ids.new_id(created_at),
