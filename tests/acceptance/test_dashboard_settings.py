@@ -5,7 +5,9 @@ import hmac
 import re
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from html import unescape
+from typing import Any
 
 import httpx2
 import pytest
@@ -472,3 +474,95 @@ def test_what_concerns_people_stands_in_both_environments_and_nothing_else_does(
 @pytest.mark.parametrize("role", [Role.DEVELOPER, Role.READ_ONLY])
 def test_the_audit_log_is_the_admins(arrives: Callable[..., Visitor], role: Role) -> None:
     assert arrives(role).get(LOG).status_code == 403
+
+
+# Account
+
+ACCOUNT, LIVE_ACCOUNT = f"{SANDBOX}/settings/account", f"{LIVE}/settings/account"
+SETTINGS = {
+    "name": "Merkato Coffee",
+    "name_am": "መርካቶ ቡና",
+    "time_zone": "Africa/Nairobi",
+    "minutes": "10",
+    "late_money": "refund",
+}
+
+
+def new_payment(merchant: Merchant, *, livemode: bool = False) -> dict[str, Any]:
+    answer = merchant.client(livemode=livemode).post("/payments", json={"amount": 10, "currency": "ETB"})
+    assert answer.status_code == 201
+    return answer.json()["data"]
+
+
+def test_what_is_settled_shows_on_payments_and_on_their_pages(merchant: Merchant, admin: Visitor) -> None:
+    followed(admin, admin.sends(ACCOUNT, **SETTINGS))
+    payment = new_payment(merchant)
+    lifetime = datetime.fromisoformat(payment["expires_at"]) - datetime.fromisoformat(payment["created_at"])
+    assert lifetime == timedelta(minutes=10)
+    page = payment["payment_link"]
+    assert "Merkato Coffee" in httpx2.get(f"{page}?lang=en").text
+    amharic = httpx2.get(f"{page}?lang=am").text
+    assert "መርካቶ ቡና" in amharic
+    assert "Merkato Coffee" not in amharic
+    live = new_payment(merchant, livemode=True)  # how long payments wait is settled in each environment
+    lifetime = datetime.fromisoformat(live["expires_at"]) - datetime.fromisoformat(live["created_at"])
+    assert lifetime == timedelta(hours=1)
+    shown = admin.opens(ACCOUNT).text
+    assert 'value="Africa/Nairobi" selected' in shown
+    assert 'value="refund" selected' in shown
+    assert done(admin, "?action=settings.changed") == ["changed the account", "changed the account"]
+
+
+def test_nothing_is_recorded_where_nothing_changed(admin: Visitor) -> None:
+    for _ in range(2):
+        followed(admin, admin.sends(ACCOUNT, **SETTINGS))
+    assert len(done(admin, "?action=settings.changed")) == 2
+
+
+def test_every_fault_of_the_settings_stands_beside_its_field(admin: Visitor) -> None:
+    answer = admin.sends(ACCOUNT, name="", name_am="x" * 201, time_zone="Mars/Base", minutes="4", late_money="keep")
+    assert (answer.status_code, len(errors(answer))) == (400, 5)
+
+
+def test_a_second_admin_has_to_agree_who_approves_refunds_in_live(arrives: Callable[..., Visitor]) -> None:
+    first, second = arrives(name="First", live=True), arrives(name="Second", live=True)
+    followed(first, first.sends(LIVE_ACCOUNT, f"{LIVE_ACCOUNT}/self-approval/ask"))
+    assert "Another admin has to agree" in first.opens(LIVE_ACCOUNT).text
+    assert first.sends(LIVE_ACCOUNT, f"{LIVE_ACCOUNT}/self-approval/agree").status_code == 403
+    assert first.sends(LIVE_ACCOUNT, f"{LIVE_ACCOUNT}/self-approval/ask").status_code == 409
+    assert "Two people" in first.opens(LIVE_ACCOUNT).text
+    assert "<bdi>First</bdi> asks" in second.opens(LIVE_ACCOUNT).text
+    followed(second, second.sends(LIVE_ACCOUNT, f"{LIVE_ACCOUNT}/self-approval/agree"))
+    assert "One person" in first.opens(LIVE_ACCOUNT).text
+    assert second.sends(LIVE_ACCOUNT, f"{LIVE_ACCOUNT}/self-approval/agree").status_code == 409
+    followed(second, second.sends(LIVE_ACCOUNT, f"{LIVE_ACCOUNT}/self-approval/ask"))
+    followed(first, first.sends(LIVE_ACCOUNT, f"{LIVE_ACCOUNT}/self-approval/refuse"))
+    assert "One person" in second.opens(LIVE_ACCOUNT).text
+    log = first.opens(f"{LIVE}/settings/audit-log").text
+    assert "asked for a change of who approves refunds" in log
+    assert "self approval was:" in log
+
+
+def test_what_somebody_asked_who_left_is_void(arrives: Callable[..., Visitor]) -> None:
+    first, second = arrives(name="Hana", live=True), arrives(name="Second", live=True)
+    followed(first, first.sends(LIVE_ACCOUNT, f"{LIVE_ACCOUNT}/self-approval/ask"))
+    person = page_of(second, "Hana")
+    followed(second, second.sends(f"{person}/remove"))
+    assert second.sends(LIVE_ACCOUNT, f"{LIVE_ACCOUNT}/self-approval/agree").status_code == 409
+    followed(second, second.sends(LIVE_ACCOUNT, f"{LIVE_ACCOUNT}/self-approval/ask"))
+    assert "One person" in second.opens(LIVE_ACCOUNT).text  # nobody else is there to agree
+
+
+def test_in_the_sandbox_one_admin_settles_who_approves_refunds(arrives: Callable[..., Visitor]) -> None:
+    first, _ = arrives(name="First"), arrives(name="Second")
+    assert "One person" in first.opens(ACCOUNT).text
+    followed(first, first.sends(ACCOUNT, f"{ACCOUNT}/self-approval/ask"))
+    assert "Two people" in first.opens(ACCOUNT).text
+
+
+@pytest.mark.parametrize("role", [Role.DEVELOPER, Role.READ_ONLY])
+def test_settings_are_the_admins(arrives: Callable[..., Visitor], role: Role) -> None:
+    other = arrives(role)
+    assert other.get(ACCOUNT).status_code == 403
+    for path in ("", "/self-approval/ask", "/self-approval/agree", "/self-approval/refuse"):
+        assert other.sends(f"{SANDBOX}/your-account", ACCOUNT + path, **SETTINGS).status_code == 403

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from zembil.accounts.passwords import Passwords
+from zembil.dashboard.account import AccountPages
 from zembil.dashboard.api_keys import ApiKeyPages
 from zembil.dashboard.audit_log import AuditLogPages
 from zembil.dashboard.balance import BalancePages
@@ -46,6 +47,7 @@ class Dashboard:
             *DeliveryPages(door, charger.bell).routes(),
             *WebhookPages(door, charger.bell).routes(),
             *TeamPages(door).routes(),
+            *AccountPages(door, key_ring).routes(),
             *AuditLogPages(door).routes(),
             *RequestLogPages(door).routes(),
             *YourAccountPages(door, hasher).routes(),
