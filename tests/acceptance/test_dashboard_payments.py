@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.acceptance.conftest import SignsIn
 from tests.acceptance.test_dev import eventually
 from tests.support.dashboard import Visitor, errors, form_token, heading, notice, signed_in, text_of
 from tests.support.gateway import Gateway, Merchant
@@ -22,13 +23,6 @@ PAYMENTS = "/dashboard/sandbox/payments"
 @pytest.fixture
 def api(merchant: Merchant) -> httpx2.Client:
     return merchant.client()
-
-
-@pytest.fixture
-def admin(gateway: Gateway, merchant: Merchant) -> Iterator[Visitor]:
-    visitor = signed_in(gateway, merchant)
-    yield visitor
-    visitor.close()
 
 
 def listed(page: httpx2.Response) -> list[str]:
@@ -243,10 +237,10 @@ def test_an_open_prompt_is_taken_back_before_a_payment_is_cancelled(api: httpx2.
 
 
 def test_whoever_may_only_read_sees_everything_and_changes_nothing(
-    gateway: Gateway, merchant: Merchant, api: httpx2.Client, admin: Visitor
+    gateway: Gateway, signs_in: SignsIn, merchant: Merchant, api: httpx2.Client, admin: Visitor
 ) -> None:
     done, open_one = paid(api), created(api)
-    reader = signed_in(gateway, merchant, role=Role.READ_ONLY)
+    reader = signs_in(merchant, role=Role.READ_ONLY)
     assert listed(reader.get(PAYMENTS)) == [open_one["id"], done["id"]]
     assert len(exported(reader)) == 2
     for payment, form in ((done, "Ask for the refund"), (open_one, "Cancel the payment")):
@@ -257,7 +251,6 @@ def test_whoever_may_only_read_sees_everything_and_changes_nothing(
         assert reader.sends(PAYMENTS, action, amount="1").status_code == 403
     assert found(api, open_one)["status"] == "pending"
     assert api.get("/refunds").json()["data"]["refunds"] == []
-    reader.close()
 
 
 def test_what_belongs_to_another_merchant_or_environment_opens_nowhere(

@@ -14,7 +14,7 @@ from msgspec import to_builtins
 
 from zembil import ids, money
 from zembil.accounts.permissions import Permission
-from zembil.checkout.view import provider_name
+from zembil.checkout.view import international, provider_name
 from zembil.dashboard import payments_queries, spreadsheets, timeline, words
 from zembil.dashboard.forms import Form
 from zembil.dashboard.payments_queries import PaymentRow
@@ -42,7 +42,6 @@ ROWS = 25
 _REQUESTS_MAX, _REFUNDS_MAX = 100, 100
 _AMOUNT = re.compile(r"(\d{1,3}(?:,\d{3})+|\d{1,12})(?:\.(\d{1,2}))?", re.ASCII)
 _FORM_KEY = re.compile(r"[0-9a-f]{32}")
-_PHONE = re.compile(r"[+0][0-9 ]{8,20}")
 _UNPAID = (ChargeState.FAILED, ChargeState.CANCELLED)
 _FILTERS = ("status", "date_from", "date_to", "reference", "phone", "customer", "metadata")
 
@@ -100,7 +99,7 @@ class PaymentPages:
             if payment_id is None:
                 raise ResourceNotFound("There is no charge with this id in this environment.")
             return GoTo(f"{PATH}/{ids.shown(Prefix.PAYMENT, payment_id)}")
-        if _PHONE.fullmatch(search):
+        if international(search).startswith("+"):
             return GoTo(f"{PATH}?{urlencode({'phone': search})}")
         return GoTo(f"{PATH}?{urlencode({'reference': search})}")
 
@@ -297,9 +296,7 @@ def _text(text: str) -> str | None:
 
 
 def _phone(text: str) -> str | None:
-    """A number as people write it, in the form in which it is kept."""
-    digits = text.replace(" ", "")
-    return f"+251{digits[1:]}" if re.fullmatch(r"0[79][0-9]{8}", digits, re.ASCII) else digits or None
+    return international(text) or None
 
 
 def _metadata(text: str) -> str | None:

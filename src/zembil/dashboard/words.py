@@ -56,6 +56,7 @@ ENTRY: dict[EntryKind, str] = {
     EntryKind.REFUND_APPROVED: "A refund was approved",
     EntryKind.REFUND_COMPLETED: "A refund arrived",
     EntryKind.REFUND_FAILED: "A refund failed; its money is back",
+    EntryKind.REFUND_COMPLETED_LATE: "A refund that had failed arrived after all",
 }
 LEDGER_ACCOUNT: dict[LedgerAccount, str] = {
     LedgerAccount.RAIL_CLEARING: "Wallets",
