@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from zembil.accounts.model import Principal
     from zembil.cli.local import LocalData
-    from zembil.config import Settings
+    from zembil.config import Networks, Settings
     from zembil.db.clock import Clock
     from zembil.db.embedded import EmbeddedPostgres
     from zembil.db.pool import Database
@@ -65,7 +65,8 @@ def dev(
             public_url=origin,
             # Whoever mistypes a key here sits at this machine.
             rate_limits=rate_limits_of(os.environ, RateLimits(failed_authentications=0)),
-            sandbox_webhook_allow_networks=(ip_network("127.0.0.0/8"), ip_network("::1/128")),
+            # Receivers on this machine, and our own inbox where the phone reaches us.
+            sandbox_webhook_allow_networks=(ip_network("127.0.0.0/8"), ip_network("::1/128"), *_own_address(host)),
         )
 
         async def ready(db: "Database", clock: "Clock") -> None:
@@ -202,6 +203,16 @@ def _reachable(host: str) -> str:
         except OSError:
             host = "127.0.0.1"
     return f"[{host}]" if ":" in host else host
+
+
+def _own_address(host: str) -> "Networks":
+    """The one address under which others reach us, if it is one."""
+    from ipaddress import ip_network
+
+    try:
+        return (ip_network(_reachable(host).strip("[]")),)
+    except ValueError:
+        return ()
 
 
 def _a_person_is_here() -> bool:

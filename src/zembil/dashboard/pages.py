@@ -15,6 +15,7 @@ from zembil.dashboard.customers import CustomerPages
 from zembil.dashboard.deliveries import DeliveryPages
 from zembil.dashboard.events import EventPages
 from zembil.dashboard.home import HomePages
+from zembil.dashboard.inbox import InboxPages
 from zembil.dashboard.payments import PaymentPages
 from zembil.dashboard.refunds import RefundPages
 from zembil.dashboard.rendering import static_routes
@@ -36,6 +37,7 @@ class Dashboard:
     @classmethod
     def make(cls, charger: Charger, key_ring: KeyRing) -> "Dashboard":
         door, hasher = Doorkeeper(charger.db, charger.clock, charger.settings), Passwords()
+        inbox = InboxPages(door)
         routes = [
             *HomePages(door).routes(),
             *PaymentPages(door, charger).routes(),
@@ -48,11 +50,14 @@ class Dashboard:
             *WebhookPages(door, charger.bell).routes(),
             *TeamPages(door).routes(),
             *AccountPages(door, key_ring).routes(),
+            *inbox.routes(),
             *AuditLogPages(door).routes(),
             *RequestLogPages(door).routes(),
             *YourAccountPages(door, hasher).routes(),
         ]
-        return cls(door, (*static_routes(), *SignInPages(door, hasher).routes(), *door.http_routes(routes)))
+        return cls(
+            door, (*static_routes(), *SignInPages(door, hasher).routes(), inbox.receiver(), *door.http_routes(routes))
+        )
 
     def routes(self) -> list[Route]:
         return list(self.areas)
