@@ -1,6 +1,7 @@
 """What an admin settles: the merchant's names and zone, and how an account treats payments and refunds."""
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -44,7 +45,7 @@ async def change_settings(
             conn, merchant_id, name=merchant.name, name_am=merchant.name_am, time_zone=merchant.time_zone
         )
         for account_id in await queries.list_account_ids(conn, merchant_id):
-            await _audit(conn, by, merchant_id, at=at, account_id=account_id, **told)
+            await _audit(conn, by, merchant_id, told, at=at, account_id=account_id)
     lifetimes = was.payment_lifetime_seconds, account.payment_lifetime_seconds
     of_account = _changed(
         {"late_money": was.late_money.value, "payment_lifetime_seconds": lifetimes[0]},
@@ -54,7 +55,7 @@ async def change_settings(
         await queries.update_account(
             conn, was.id, late_money=account.late_money, payment_lifetime_seconds=account.payment_lifetime_seconds
         )
-        await _audit(conn, by, merchant_id, at=at, **of_account)
+        await _audit(conn, by, merchant_id, of_account, at=at)
 
 
 # Who approves refunds
@@ -71,9 +72,8 @@ async def ask_to_switch_self_approval(conn: Connection, by: Principal, *, at: da
         raise InvalidState(f"{asked_by.name} has asked for this already.")
     if account.livemode and await _others_can_agree(conn, merchant_id, by):
         await queries.update_self_approval_asked(conn, account.id, by.user_id)
-        await _audit(
-            conn, by, merchant_id, AuditAction.SELF_APPROVAL_ASKED, at=at, to=_word(not account.allow_self_approval)
-        )
+        told = {"self_approval": _word(not account.allow_self_approval)}
+        await _audit(conn, by, merchant_id, told, AuditAction.SELF_APPROVAL_ASKED, at=at)
         return False
     await _switch(conn, by, merchant_id, account, at=at)
     return True
@@ -98,7 +98,7 @@ async def refuse_to_switch_self_approval(conn: Connection, by: Principal, *, at:
         raise InvalidState("Nobody asks for this any more.")
     await queries.update_self_approval_asked(conn, by.account.id, None)
     told = {"asked_by": ids.shown(Prefix.USER, asked_by.id)}
-    await _audit(conn, by, merchant_id, AuditAction.SELF_APPROVAL_REFUSED, at=at, **told)
+    await _audit(conn, by, merchant_id, told, AuditAction.SELF_APPROVAL_REFUSED, at=at)
 
 
 async def asked_for_self_approval(conn: Connection, account_id: int) -> User | None:
@@ -119,7 +119,7 @@ async def _switch(
     allowed = not account.allow_self_approval
     await queries.update_self_approval(conn, account.id, allowed=allowed)
     told = {"self_approval_was": _word(not allowed), "self_approval": _word(allowed)}
-    await _audit(conn, by, merchant_id, at=at, **told, **details)
+    await _audit(conn, by, merchant_id, told | details, at=at)
 
 
 def _word(is_allowed: bool) -> str:
@@ -147,11 +147,11 @@ async def _audit(
     conn: Connection,
     by: Principal,
     merchant_id: uuid.UUID,
+    told: Mapping[str, str | int | None],
     action: AuditAction = AuditAction.SETTINGS_CHANGED,
     *,
     at: datetime,
     account_id: int | None = None,
-    **details: str | int | None,
 ) -> None:
     merchant = ids.shown(Prefix.MERCHANT, merchant_id)
-    await audit(conn, account_id or by.account.id, by.actor, action, merchant, at=at, **details)
+    await audit(conn, account_id or by.account.id, by.actor, action, merchant, at=at, **told)

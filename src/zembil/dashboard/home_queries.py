@@ -36,3 +36,29 @@ async def count_waiting(conn: Connection, account_id: int, *, at: datetime, keys
     if row is None:
         raise RuntimeError("counts are always one row")
     return Waiting(row["refunds"], row["endpoints"], row["charges"], row["keys"])
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """What became of the payments that were created in an hour."""
+
+    begins: datetime
+    completed: int
+    ended: int  # completed, failed or cancelled
+    created: int
+    completed_santim: int
+
+
+async def list_hours(conn: Connection, account_id: int, *, since: datetime) -> list[Hour]:
+    """The hours since an instant in which payments were created: counted as they were written, however many."""
+    rows = await conn.fetch(
+        """
+        SELECT hour, sum(completed)::bigint AS completed, sum(completed + failed + cancelled)::bigint AS ended,
+            sum(pending + completed + failed + cancelled)::bigint AS created,
+            sum(completed_santim)::bigint AS completed_santim
+        FROM payment_counts WHERE account_id = $1 AND hour >= $2 GROUP BY hour ORDER BY hour
+        """,
+        account_id,
+        since,
+    )
+    return [Hour(row["hour"], row["completed"], row["ended"], row["created"], row["completed_santim"]) for row in rows]

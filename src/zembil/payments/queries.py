@@ -219,11 +219,13 @@ async def update_counts(conn: Connection, payment: Payment, *, was: PaymentStatu
     moved = {status: (status is payment.status) - (status is was) for status in PaymentStatus}
     await conn.execute(
         """
-        INSERT INTO payment_counts AS c (account_id, hour, slot, pending, completed, failed, cancelled)
-        VALUES ($1, '-infinity', $3, $4, $5, $6, $7), ($1, $2, $3, $4, $5, $6, $7)
+        INSERT INTO payment_counts AS c
+            (account_id, hour, slot, pending, completed, failed, cancelled, completed_santim)
+        VALUES ($1, '-infinity', $3, $4, $5, $6, $7, $8), ($1, $2, $3, $4, $5, $6, $7, $8)
         ON CONFLICT (account_id, hour, slot) DO UPDATE
         SET pending = c.pending + excluded.pending, completed = c.completed + excluded.completed,
-            failed = c.failed + excluded.failed, cancelled = c.cancelled + excluded.cancelled
+            failed = c.failed + excluded.failed, cancelled = c.cancelled + excluded.cancelled,
+            completed_santim = c.completed_santim + excluded.completed_santim
         """,
         payment.account_id,
         hour_of(payment.id),
@@ -232,6 +234,7 @@ async def update_counts(conn: Connection, payment: Payment, *, was: PaymentStatu
         moved[PaymentStatus.COMPLETED],
         moved[PaymentStatus.FAILED],
         moved[PaymentStatus.CANCELLED],
+        moved[PaymentStatus.COMPLETED] * payment.amount_santim,
     )
 
 
