@@ -74,6 +74,10 @@ bench: setup  ## Measure the speeds, side by side with PostgreSQL's own
 prove: setup  ## The long proofs: kills, races and fuzzing at full length
 	@ZEMBIL_PROVE=1 $(BIN)/pytest -n 2 -m prove
 
+.PHONY: messages
+messages: setup  ## Put new sentences of the payer's pages into the catalogues, to be translated
+	@$(BIN)/python -m tests.support.messages
+
 .PHONY: fuzz
 fuzz: setup  ## Send the API what its reference allows and forbids; SECONDS=1800 says for how long
 	@ZEMBIL_PROVE=1 ZEMBIL_FUZZ_SECONDS=$(or $(SECONDS),1800) $(BIN)/pytest -m prove -s tests/acceptance/test_schemathesis.py

@@ -16,7 +16,9 @@ from rich.table import Table
 from benchmarks.figures import Benchmark, Figure
 
 _LOOK_SECONDS = 2
-NAMES = ("create_payments", "rate_limits", "list_payments", "start", "first_attempt", "deliveries")
+NAMES = (
+    "create_payments", "rate_limits", "list_payments", "start", "first_attempt", "deliveries", "payment_page",
+)  # fmt: skip
 
 
 def main() -> None:

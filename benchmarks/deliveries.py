@@ -18,7 +18,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -29,8 +29,8 @@ from yarl import URL
 
 from benchmarks import processes
 from benchmarks.figures import Figure, Say, percentile
-from zembil.accounts.model import Account, LateMoney
 from zembil.accounts.operations import create_merchant
+from zembil.accounts.queries import find_principal
 from zembil.db.embedded import EmbeddedPostgres
 from zembil.db.migrate import migrate
 from zembil.db.pool import Connection, connected, connection, reading, transaction
@@ -127,16 +127,19 @@ async def _fill(database_url: str, urls: list[str], backlog: int, secret_key: by
         for number in range(ACCOUNTS):
             await create_merchant(db, f"Shop {number}", at=at)
         async with reading(db) as conn:
-            rows = await conn.fetch("SELECT id FROM accounts WHERE NOT livemode")
-        accounts = [
-            Account(row["id"], "A shop", False, timedelta(0), LateMoney.ACCEPT, allow_self_approval=True)
-            for row in rows
-        ]
+            rows = await conn.fetch(
+                """
+                SELECT k.secret_hash FROM api_keys k JOIN accounts a ON a.id = k.account_id
+                WHERE NOT a.livemode AND k.role = 'admin' ORDER BY a.id
+                """
+            )
+            found = [await find_principal(conn, row["secret_hash"]) for row in rows]
+        admins = [admin for admin in found if admin is not None]
         for number, url in enumerate(urls):
             async with transaction(db) as conn:
                 await register_endpoint(
                     conn,
-                    accounts[number % ACCOUNTS],
+                    admins[number % ACCOUNTS],
                     url=url,
                     events=("*",),
                     description=None,

@@ -1,4 +1,4 @@
-"""Builds the HTTP application: the API at /v1 and /sandbox/v1, the payment pages, health."""
+"""Builds the HTTP application: the API at /v1 and /sandbox/v1, the payment pages, the dashboard, health."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -11,9 +11,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route as PageRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from zembil.checkout.live import Watchers
 from zembil.checkout.pages import PaymentPages
 from zembil.config import Settings
 from zembil.customers.api import CustomerEndpoints
+from zembil.dashboard.pages import Dashboard
 from zembil.db.clock import Clock
 from zembil.db.pool import Database, reading
 from zembil.errors import ApiError, MethodNotAllowed, ResourceNotFound, ServiceUnavailable
@@ -34,6 +36,7 @@ from zembil.web.endpoints import Endpoints
 from zembil.web.html import PageHeaders
 from zembil.web.idempotency import Once
 from zembil.web.rate_limits import FailedAuthentications, RateLimiter
+from zembil.web.request_log import RequestLog
 from zembil.webhooks.api import WebhookEndpoints
 from zembil.webhooks.delivery_api import DeliveryEndpoints
 from zembil.webhooks.event_api import EventEndpoints
@@ -41,8 +44,13 @@ from zembil.webhooks.sender import Bell
 
 
 @asynccontextmanager
-async def application(db: Database, clock: Clock, settings: Settings, bell: Bell) -> AsyncGenerator[ASGIApp]:
-    """The application for the life of a process; what was accepted is written before it ends."""
+async def application(
+    db: Database, clock: Clock, settings: Settings, bell: Bell, stopping: asyncio.Event
+) -> AsyncGenerator[ASGIApp]:
+    """The application for the life of a process; what was accepted is written before it ends.
+
+    Once `stopping` is set, pages that wait for news are let go.
+    """
     key_ring = KeyRing(db, clock, settings)
     writer = PaymentWriter(db)
     codes = LinkCodes.for_links(link_prefix(settings.public_url))
@@ -60,8 +68,10 @@ async def application(db: Database, clock: Clock, settings: Settings, bell: Bell
         *ManagementEndpoints(db, charger).routes(),
         *SandboxEndpoints(settings, key_ring, once, bell).routes(),
     ]
-    pages = PaymentPages(charger, settings, codes)
+    pages = PaymentPages(charger, settings, codes, Watchers(db, stopping))
+    dashboard = Dashboard.make(charger, key_ring)
     reference = ReferencePages(routes, settings)
+    request_log = RequestLog(db, is_kept=settings.request_log_days > 0)
     limiter = RateLimiter(db, settings.rate_limits)
     failures = FailedAuthentications(
         settings.rate_limits.failed_authentications, trusted_proxies=settings.trusted_proxies
@@ -73,23 +83,26 @@ async def application(db: Database, clock: Clock, settings: Settings, bell: Bell
             key_ring=key_ring,
             limiter=limiter,
             failures=failures,
+            request_log=request_log,
             clock=clock,
             livemode=livemode,
             prefix=prefix,
         )
 
-    limiting = asyncio.create_task(limiter.run())
+    besides = [asyncio.create_task(limiter.run()), asyncio.create_task(request_log.run())]
     try:
         yield _Dispatch(
             live=endpoints(livemode=True, prefix="/v1"),
             sandbox=endpoints(livemode=False, prefix="/sandbox/v1"),
-            pages=PageHeaders(_pages(pages, reference, db), public_url=settings.public_url),
+            pages=PageHeaders(_pages(pages, dashboard, reference, db), public_url=settings.public_url),
         )
     finally:
-        limiting.cancel()
-        await asyncio.wait([limiting])
+        for task in besides:
+            task.cancel()
+        await asyncio.wait(besides)
         await writer.drain()
         await key_ring.drain()
+        await request_log.flush()
 
 
 class _Dispatch:
@@ -108,7 +121,7 @@ class _Dispatch:
             await self._pages(scope, receive, send)
 
 
-def _pages(payment_pages: PaymentPages, reference: ReferencePages, db: Database) -> Starlette:
+def _pages(payment_pages: PaymentPages, dashboard: Dashboard, reference: ReferencePages, db: Database) -> Starlette:
     async def is_alive(_: Request) -> Response:
         return JSONResponse({"status": "alive"})
 
@@ -121,19 +134,20 @@ def _pages(payment_pages: PaymentPages, reference: ReferencePages, db: Database)
         return JSONResponse({"status": "ready"})
 
     async def refused(request: Request, error: Exception) -> Response:
-        return await payment_pages.refused(request, error)
+        area = dashboard if dashboard.has(request) else payment_pages
+        return await area.refused(request, error)
 
     async def not_routed(request: Request, error: Exception) -> Response:
         headers = (error.headers or {}) if isinstance(error, HTTPException) else {}
         refusal = MethodNotAllowed(headers["Allow"]) if "Allow" in headers else ResourceNotFound()
-        return await payment_pages.refused(request, refusal)
+        return await refused(request, refusal)
 
     async def gone(_: Request, __: Exception) -> Response:
         return Response(status_code=400)  # for nobody: the browser left before its request was complete
 
     async def failed(request: Request, error: Exception) -> Response:
         log.exception("page.failed", path=request.url.path, exc_info=error)
-        return await payment_pages.refused(request, error)
+        return await refused(request, error)
 
     pages = Starlette(
         routes=[
@@ -141,6 +155,7 @@ def _pages(payment_pages: PaymentPages, reference: ReferencePages, db: Database)
             PageRoute("/readyz", is_ready),
             *reference.routes(),
             *payment_pages.routes(),
+            *dashboard.routes(),
         ],
         exception_handlers={
             ApiError: refused,

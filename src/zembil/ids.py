@@ -21,6 +21,9 @@ _SHOWN = re.compile(r"[0-7][0-9a-hjkmnp-tv-z]{25}")  # the first character carri
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{52}")
 TOKEN_LENGTH = 52
 
+_REQUEST_ID = re.compile(r"req_([0-9a-f]{26})")
+_REQUEST_ID_SHIFT = 24  # a request's id is 104 bits; as a UUID it has zeros behind them
+
 
 class Prefix(StrEnum):
     PAYMENT = "pay_"
@@ -36,6 +39,7 @@ class Prefix(StrEnum):
     ACCOUNT = "acc_"
     USER = "usr_"
     ENTRY = "ent_"
+    SESSION = "ses_"
     AUDIT_ENTRY = "aud_"
 
 
@@ -68,6 +72,17 @@ def parsed(prefix: Prefix, text: str) -> uuid.UUID | None:
     for character in text[len(prefix) :]:
         number = number << 5 | _VALUES[character]
     return uuid.UUID(int=number)
+
+
+def shown_request_id(identifier: uuid.UUID) -> str:
+    """The request id as answers carry it."""
+    return f"req_{identifier.int >> _REQUEST_ID_SHIFT:026x}"
+
+
+def parsed_request_id(text: str) -> uuid.UUID | None:
+    """The request id that `text` shows, or None; like every id it begins with its milliseconds."""
+    found = _REQUEST_ID.fullmatch(text)
+    return uuid.UUID(int=int(found[1], 16) << _REQUEST_ID_SHIFT) if found else None
 
 
 def link_token(account_id: int, payment_id: uuid.UUID, secret: bytes) -> str:

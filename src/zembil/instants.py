@@ -1,7 +1,7 @@
 """Instants: aware datetimes in UTC, kept and shown to the millisecond."""
 
 import re
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FORM = re.compile(
@@ -26,8 +26,8 @@ def shown(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
-def parsed_range(text: str) -> tuple[datetime, datetime] | None:
-    """The first and the last instant that `text` means: a bare date is the whole UTC day, a time is itself.
+def parsed_range(text: str, zone: tzinfo = UTC) -> tuple[datetime, datetime] | None:
+    """The first and the last instant that `text` means: a bare date is the whole day of the zone, a time is itself.
 
     Takes `YYYY-MM-DD` and RFC 3339; no offset means UTC. A `+` that was not escaped in an address arrives as a space
     and is read as `+`. None if it is neither, or lies outside the years that can be stored.
@@ -38,11 +38,11 @@ def parsed_range(text: str) -> tuple[datetime, datetime] | None:
     day, clock, fraction, sign, hours, minutes = match.groups()
     try:
         if clock is None:
-            first = datetime.combine(date.fromisoformat(day), datetime.min.time(), tzinfo=UTC)
-            return first, first + timedelta(days=1, milliseconds=-1)
-        zone = _zone(sign, hours, minutes)
+            first = datetime.combine(date.fromisoformat(day), datetime.min.time(), tzinfo=zone)
+            return first.astimezone(UTC), (first + timedelta(days=1, milliseconds=-1)).astimezone(UTC)
+        offset = _zone(sign, hours, minutes)
         microseconds = int((fraction or "0").ljust(6, "0")[:6])
-        at = datetime.fromisoformat(f"{day}T{clock}").replace(microsecond=microseconds, tzinfo=zone).astimezone(UTC)
+        at = datetime.fromisoformat(f"{day}T{clock}").replace(microsecond=microseconds, tzinfo=offset).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
     return at, at

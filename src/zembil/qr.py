@@ -15,6 +15,7 @@ import zlib
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial, reduce
+from io import BytesIO
 from itertools import compress, pairwise, zip_longest
 from operator import getitem
 from string import ascii_letters, digits
@@ -97,9 +98,11 @@ class LinkCodes:
     def png_data_uri(self, link: str) -> str:
         return "data:image/png;base64," + b2a_base64(self.png(link), newline=False).decode("ascii")
 
-    def svg(self, link: str) -> str:
-        """The code as an `<svg>` element that takes the size its container gives it; drawn by segno, in 4 ms."""
-        return segno.make_qr(link, error="l").svg_inline(light="#fff", omitsize=True)
+    def svg(self, link: str) -> bytes:
+        """The code as an SVG file that takes the size its container gives it; drawn by segno, in 4 ms."""
+        drawn = BytesIO()
+        segno.make_qr(link, error="l").save(drawn, kind="svg", light="#fff", omitsize=True, border=_QUIET)
+        return drawn.getvalue()
 
     def terminal(self, link: str) -> str:
         """The code in half blocks, black on white whatever the terminal's own colours are."""

@@ -10,6 +10,7 @@ from zembil import rail_notifications
 from zembil.accounts.operations import seal_audit_log
 from zembil.config import Settings
 from zembil.db.clock import Clock
+from zembil.db.days import drop_days, make_days
 from zembil.db.migrate import drop_months, make_months
 from zembil.db.pool import Database, reading
 from zembil.errors import ServiceUnavailable
@@ -59,6 +60,11 @@ async def run_worker(db: Database, clock: Clock, settings: Settings, bell: Bell,
         for month in dropped:
             log.info("history.dropped", month=month)
 
+    async def turn_the_days() -> None:
+        async with reading(db) as conn:
+            await make_days(conn, at=clock.now())
+            await drop_days(conn, before=clock.now() - timedelta(days=settings.request_log_days))
+
     async def forget_old_keys() -> None:
         forgotten = _KEYS_MAX
         while forgotten >= _KEYS_MAX and not stopping.is_set():
@@ -75,6 +81,7 @@ async def run_worker(db: Database, clock: Clock, settings: Settings, bell: Bell,
         loops.create_task(_every(_QUEUE_SECONDS, tidy_the_queue, stopping))
         loops.create_task(_every(_CLOCK_SECONDS, measure_the_clock, stopping))
         loops.create_task(_every(_MONTHS_SECONDS, keep_the_months, stopping))
+        loops.create_task(_every(_MONTHS_SECONDS, turn_the_days, stopping))
         loops.create_task(_every(_KEYS_SECONDS, forget_old_keys, stopping))
         loops.create_task(_every(_AUDIT_SECONDS, seal_the_audit_log, stopping))
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -46,12 +47,14 @@ def test_what_is_done_with_keys_and_secrets_is_recorded_with_who_did_it(gateway:
         ("key.created", key["id"]),
         ("key.rolled", key["id"]),
         ("key.revoked", rolled["id"]),
+        ("endpoint.registered", endpoint["id"]),
         ("endpoint.secret_rotated", endpoint["id"]),
     ]
     assert [json.loads(row["details"]) for row in found] == [
         {"name": "Shop", "role": "developer"},
         {"replaced_by": rolled["id"], "overlap_seconds": 60},
         {"name": "Shop", "role": "developer"},
+        {"url": "http://127.0.0.1:9/x", "events": "*"},
         {"overlap_seconds": 7},
     ]
     mine = api.get("/keys").json()["data"]["keys"]
@@ -131,7 +134,8 @@ def test_an_ordinary_user_of_the_database_can_add_and_seal_entries_and_never_cha
                 account_id: int = await conn.fetchval("SELECT min(id) FROM accounts")
                 for number in range(3):
                     action = AuditAction.CHARGE_RESOLVED
-                    await audit(conn, account_id, operator, action, f"chg_{number}", at=clock.now(), reason="ቡና")
+                    at = clock.now() + timedelta(milliseconds=number)  # those of one millisecond have no order
+                    await audit(conn, account_id, operator, action, f"chg_{number}", at=at, reason="ቡና")
             await seal_audit_log(db)
             for forbidden in (
                 "UPDATE audit_entries SET actor = 'x'",

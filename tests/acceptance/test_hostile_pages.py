@@ -1,6 +1,7 @@
 """The payment page under people who are not its payer, or pay in ways that nobody should."""
 
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,8 @@ from tests.support.wire import Header, RawAnswer, exchange, request
 
 FORM: Header = ("Content-Type", "application/x-www-form-urlencoded")
 PAYER = {"mobile_money_provider": "telebirr", "phone": "0911223344"}
-ACTIONS = ("charge", "cancel", "handset")
+ACTIONS = ("charge", "resend", "cancel", "handset", "expire")
+BESIDE = ("status", "events", "qr.png", "qr.svg")
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,9 @@ def test_a_link_that_is_not_exactly_ours_opens_nothing(page: Page, name: str) ->
     demand_a_page(answer)
     assert answer.status == 404
     assert page.payment["id"].encode() not in answer.body
+    assert page.show(f"/r/{token}").status == 404
+    for name in BESIDE:
+        assert page.show(f"/p/{token}/{name}").status == 404
     form_token = page.form_token
     for action in ACTIONS:
         assert page.send(action, {**PAYER, "form_token": form_token}, path=f"/p/{token}").status in (404, 405)
@@ -249,7 +254,8 @@ def test_a_live_page_has_no_simulated_phone(gateway: Gateway) -> None:
     page = Page(gateway, shop, exchange(shop.origin, sent).json["data"])
     account = account_of(gateway, shop.live["admin_key"])
     before = stored_rows(gateway, account)
-    assert page.send("handset", {"form_token": page.form_token, "answer": "approve"}).status == 404
+    for action in ("handset", "expire"):
+        assert page.send(action, {"form_token": page.form_token, "answer": "approve"}).status == 404
     assert stored_rows(gateway, account) == before
 
 
@@ -278,6 +284,43 @@ def test_there_is_nothing_beside_the_pages(shop: Merchant, path: str) -> None:
 def test_two_slashes_lead_to_no_api(shop: Merchant) -> None:
     sent = request("GET", "//v1/payments", key=shop.live["admin_key"])
     assert exchange(shop.origin, sent).status in (400, 404)
+
+
+def test_a_request_is_not_sent_again_before_its_time(page: Page) -> None:
+    fields = {**PAYER, "form_token": page.form_token}
+    assert page.send("charge", fields).status == 303
+    for _ in range(3):
+        assert page.send("resend", {"form_token": page.form_token, "phone": "0711223344"}).status == 303
+    assert page.charges() == 1
+
+
+def test_the_link_cannot_be_found_from_the_receipt(page: Page) -> None:
+    """Nor does the one open what the other opens."""
+    fields = {**PAYER, "phone": "0900000000", "form_token": page.form_token}
+    assert page.send("charge", fields).status == 303
+    deadline = time.monotonic() + 10
+    while page.status() != "completed" and time.monotonic() < deadline:
+        time.sleep(0.1)
+    found = re.search(r'href="/r/([^"?]+)"', page.show().body.decode())
+    assert found is not None
+    receipt = page.show(f"/r/{found[1]}")
+    demand_a_page(receipt)
+    assert receipt.status == 200
+    assert page.token.encode() not in receipt.body
+    assert page.show(f"/r/{page.token}").status == 404
+    for path in ("", *(f"/{name}" for name in BESIDE)):
+        assert page.show(f"/p/{found[1]}{path}").status == 404
+    assert page.show(f"/r/{with_other(found[1], -1)}").status == 404
+
+
+def test_pages_name_no_other_host(page: Page) -> None:
+    """Whatever the request says of its host; the reader's browser asks us, and nobody else."""
+    for path in (page.path, "/", f"/p/{'A' * 52}"):
+        headers = (("Host", "evil.example"), ("X-Forwarded-Host", "evil.example"), ("Forwarded", "host=evil.example"))
+        body = exchange(page.shop.origin, request("GET", path, headers=headers)).body.decode()
+        assert "evil.example" not in body
+        for address in re.findall(r'(?:src|href|action|formaction)="([^"]*)"', body):
+            assert re.match(r"/(?!/)|\?|data:image/svg|$", address), address
 
 
 HOSTILE_TEXT = "<img src=x onerror=alert(1)>\u202e\"'&{{7*7}}</title><script>alert(1)</script>"

@@ -72,7 +72,7 @@ def test_what_adds_up_is_said_to(gateway: Gateway, books: Books) -> None:
     del books
     ended = zembil(gateway, "verify")
     assert ended.returncode == 0, ended.stdout
-    assert len(ended.stdout.splitlines()) == 12
+    assert len(ended.stdout.splitlines()) == 13
     assert all(line.startswith("ok ") for line in ended.stdout.splitlines())
     status, document = verdict(gateway)
     assert (status, document["ok"]) == (0, True)
@@ -93,6 +93,7 @@ COUNT = """
     WHERE account_id = $1 AND $2::uuid IS NOT NULL AND hour = '-infinity' AND slot = (
         SELECT min(slot) FROM payment_counts WHERE account_id = $1 AND hour = '-infinity')
 """
+VOLUME = COUNT.replace("failed", "completed_santim")
 EVENT = """
     UPDATE events SET type = CASE {0} WHEN 1 THEN 'payment.pending' ELSE 'payment.failed' END
     WHERE account_id = $1 AND object_id = $2 AND sequence = (
@@ -116,6 +117,7 @@ BROKEN = [
     (BALANCE, "paid", ["every debit is a credit", "balances are the sums of their entries"], ""),
     (ENTRY, "paid", ["balances are the sums of their entries", "money that came is booked, and nothing else"], ""),
     (COUNT, "failed", ["totals of lists are the rows there are"], ""),
+    (VOLUME, "paid", ["the volume is the sum of the completed payments"], ""),
     (EVENT, "failed", ["the end of a payment was told once"], "failed"),
     (AUDITED, "paid", ["nothing in the audit log was changed or taken out"], ""),
     (TAKEN_OUT, "paid", ["nothing in the audit log was changed or taken out"], ""),

@@ -1,5 +1,6 @@
 """The application in the test's own process, for what a running gateway cannot be made to show."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -19,7 +20,7 @@ async def without_a_database() -> AsyncGenerator[httpx2.AsyncClient]:
     settings = Settings(database_url=nowhere, secret_key=bytes(32))
     async with (
         connected(nowhere, connections_max=1) as db,
-        application(db, Clock(), settings, Bell()) as app,
+        application(db, Clock(), settings, Bell(), asyncio.Event()) as app,
         httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app)) as client,
     ):
         yield client

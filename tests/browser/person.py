@@ -1,6 +1,5 @@
 """A person with a browser: opens payment links, reads, types and presses, and sees what the browser sees."""
 
-import re
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
@@ -10,6 +9,12 @@ from playwright.async_api import BrowserContext, ConsoleMessage, Locator, Page, 
 Theme = Literal["light", "dark"]
 
 PHONE = "0911 223 344"
+ANSWERS = {
+    "Approve": "approve",
+    "Decline": "decline",
+    "Not enough money": "insufficient_funds",
+    "No answer": "no_answer",
+}
 
 
 @dataclass
@@ -50,13 +55,17 @@ class Person:
 
     async def pays_with(self, phone: str = PHONE, *, wallet: str = "telebirr") -> None:
         await self.page.get_by_role("radio", name=wallet).check()
-        await self.page.get_by_label("Phone number of the wallet").fill(phone)
-        await self.page.get_by_role("button", name=re.compile("^Pay ")).click()
+        await self.page.locator("#phone").fill(phone)
+        await self.page.locator("form[action*='/charge'] button.primary").click()
 
     async def answers(self, answer: str) -> None:
-        """Press a button of the simulated handset."""
-        await self.sees("Check your phone")
-        await self.page.get_by_role("button", name=answer).click()
+        """Press a button of the simulated handset, by what it says in English."""
+        await self.stands("check_phone")
+        await self.page.locator(f"button[name=answer][value={ANSWERS[answer]}]").click()
+
+    async def stands(self, state: str) -> None:
+        """Wait until the page is in this state, in whatever language; pages that wait follow their payment."""
+        await expect(self.page.locator(f"main[data-state={state}]")).to_be_visible(timeout=10_000)
 
     async def sees(self, heading: str) -> None:
         """Wait for the page that has this heading; pages that wait fetch themselves anew."""

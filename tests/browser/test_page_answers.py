@@ -1,6 +1,5 @@
 """What the pages answer, seen without a browser: headers, refusals, weight."""
 
-import gzip
 import re
 from collections.abc import Callable, Iterator
 
@@ -23,7 +22,7 @@ STRICT = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-GZIP_BYTES_MAX = 15_000
+SENT_BYTES_MAX = 15_000
 
 
 class Visitor:
@@ -80,6 +79,9 @@ ANSWERS: dict[str, tuple[int, Callable[[Visitor], httpx2.Response]]] = {
     "no such payment": (404, lambda visitor: visitor.get(f"/p/{'A' * TOKEN_LENGTH}")),
     "no such form": (404, lambda visitor: visitor.get("/p/short/charge")),
     "a slash too many": (404, lambda visitor: visitor.http.get(f"{visitor.link}/")),
+    "no such receipt": (404, lambda visitor: visitor.get(f"/r/{'A' * TOKEN_LENGTH}")),
+    "no receipt before the money": (404, lambda visitor: visitor.http.get(visitor.link.replace("/p/", "/r/"))),
+    "how it stands": (200, lambda visitor: visitor.http.get(f"{visitor.link}/status")),
     "no such path": (404, lambda visitor: visitor.get("/wp-login.php")),
     "no such answer": (404, lambda visitor: visitor.sends({"answer": "bribe"}, to="handset")),
     "a post to the page": (405, lambda visitor: visitor.http.post(visitor.link)),
@@ -95,7 +97,7 @@ def test_every_page_has_the_strict_headers(name: str, visitor: Visitor) -> None:
     given = answer(visitor)
     assert given.status_code == status
     assert {name: given.headers.get(name) for name in STRICT} == STRICT
-    if given.request.method != "HEAD" and status != 303:
+    if given.headers.get("content-type", "").startswith("text/html") and given.request.method != "HEAD":
         assert "</html>" in given.text
     assert "set-cookie" not in given.headers
 
@@ -173,14 +175,74 @@ def test_a_refused_method_names_the_right_one(visitor: Visitor) -> None:
     assert "This did not work" in answer.text
 
 
-def test_a_page_and_its_stylesheet_are_light_enough_for_slow_phones(visitor: Visitor) -> None:
-    page = visitor.http.get(visitor.link)
-    addresses = re.findall(r'(?:href|src)="(/static/[^"]+)"', page.text)
-    assert len(addresses) == 1
-    stylesheet = visitor.get(addresses[0])
-    assert stylesheet.headers["cache-control"] == "public, max-age=31536000, immutable"
-    assert "<script" not in page.text
-    assert len(gzip.compress(page.content)) + len(gzip.compress(stylesheet.content)) <= GZIP_BYTES_MAX
+@pytest.mark.parametrize("language", ["en", "am"])
+def test_all_of_a_page_is_light_enough_for_slow_phones(language: str, visitor: Visitor) -> None:
+    """What is sent for it: the page, its stylesheet, its script and its code, as a browser gets them."""
+    page = visitor.http.get(f"{visitor.link}?lang={language}")
+    addresses = re.findall(r'(?:href|src)="(/(?:static|p)/[^"?]+\.(?:css|js|png))"', page.text)
+    assert [address.rpartition(".")[2] for address in dict.fromkeys(addresses)] == ["css", "js", "png"]
+    answers = [page, *map(visitor.get, dict.fromkeys(addresses))]
+    for answer in answers[1:3]:
+        assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+        assert answer.headers["content-encoding"] == "gzip"
+    assert sum(int(answer.headers["content-length"]) for answer in answers) <= SENT_BYTES_MAX
+
+
+def test_a_browser_that_does_not_unpack_gets_the_page_as_it_is(visitor: Visitor) -> None:
+    for encoding in ("identity", "gzip;q=0", "br"):
+        plain = visitor.http.get(visitor.link, headers={"Accept-Encoding": encoding})
+        assert "content-encoding" not in plain.headers
+        assert plain.headers["vary"] == "Accept-Encoding, Accept-Language"
+        assert "1,500.00" in plain.text
+
+
+LANGUAGES_ASKED = [
+    ("", "", "en"),
+    ("", "am-ET,am;q=0.9,en-US;q=0.8,en;q=0.7", "am"),
+    ("", "en-GB,en;q=0.9,am;q=0.8", "en"),
+    ("", "om-ET,am;q=0.5", "am"),
+    ("", "am;q=0", "en"),
+    ("", "fr, *;q=0.1", "en"),
+    ("", "am;q=x, ,;;,=", "en"),
+    ("", "am" * 5000, "en"),
+    ("?lang=am", "en", "am"),
+    ("?lang=en", "am", "en"),
+    ("?lang=AM", "en", "en"),
+    ("?lang=fr", "am", "am"),
+    ("?lang=am%22%3E%3Cscript%3E", "en", "en"),
+    ("?lang=en&lang=am", "en", "am"),
+]
+
+
+@pytest.mark.parametrize(("query", "accepted", "language"), LANGUAGES_ASKED)
+def test_the_language_is_the_one_asked_for_and_else_the_one_liked_best(
+    query: str, accepted: str, language: str, visitor: Visitor
+) -> None:
+    page = visitor.http.get(visitor.link + query, headers={"Accept-Language": accepted})
+    assert page.status_code == 200
+    assert f'<html lang="{language}">' in page.text
+    assert "<script>" not in page.text
+
+
+def test_a_chosen_language_stays_chosen(visitor: Visitor) -> None:
+    page = visitor.http.get(f"{visitor.link}?lang=am").text
+    path = visitor.link.removeprefix(visitor.origin)
+    assert f'action="{path}/charge?lang=am"' in page
+    assert f'href="{path}?lang=en"' in page
+    for form in ("charge", "cancel"):
+        answer = visitor.http.post(f"{visitor.link}/{form}?lang=am", data=visitor.form)
+        assert answer.headers["location"] == f"{path}?lang=am"
+        assert visitor.http.get(f"{visitor.link}/{form}?lang=am").headers["location"] == f"{path}?lang=am"
+    assert f'href="{path}?lang=en"' in visitor.http.post(f"{visitor.link}/charge?lang=am").text
+
+
+@pytest.mark.parametrize(("name", "media_type"), [("qr.png", "image/png"), ("qr.svg", "image/svg+xml")])
+def test_the_code_can_be_had_as_a_picture(name: str, media_type: str, visitor: Visitor) -> None:
+    answer = visitor.http.get(f"{visitor.link}/{name}")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == media_type
+    assert {name: answer.headers.get(name) for name in STRICT} == STRICT
+    assert visitor.get(f"/p/{'A' * TOKEN_LENGTH}/{name}").status_code == 404
 
 
 def test_every_page_names_its_request(gateway: Gateway) -> None:

@@ -144,7 +144,7 @@ async def test_the_page_of_a_paid_payment_takes_no_more_money(
     gateway: Gateway, merchant: Merchant, new_person: NewPerson
 ) -> None:
     payment = new_payment(merchant)
-    late, quick = await new_person(), await new_person()
+    late, quick = await new_person(javascript=False), await new_person()  # with it, the late page would know
     await late.opens(payment["payment_link"])
     await quick.opens(payment["payment_link"])
     await quick.pays_with("0900 000 000")

@@ -187,10 +187,10 @@ def test_the_drawing_for_a_terminal_is_read_by_a_scanner(prefix: str) -> None:
 
 def test_the_svg_is_read_by_a_scanner() -> None:
     link = LOCAL + random_token(3)
-    svg = codes_for(LOCAL).svg(link)
+    svg = codes_for(LOCAL).svg(link).decode()
     box = re.search(r'viewBox="0 0 (\d+) \1"', svg)
     path = re.search(r'<path [^>]*stroke="#000"[^>]* d="([^"]+)"', svg)
-    assert svg.startswith("<svg")
+    assert '<svg xmlns="http://www.w3.org/2000/svg"' in svg
     assert 'fill="#fff"' in svg
     assert box is not None
     assert path is not None

@@ -110,7 +110,7 @@ def test_the_handset_cannot_say_that_money_came() -> None:
     parsed = RAIL.parse_notification(msgspec.json.encode(notification))
     assert parsed is not None
     assert isinstance(parsed.outcome, InProgress)
-    assert {answer.value for answer in HandsetAnswer} == {"approve", "decline", "insufficient_funds"}
+    assert {answer.value for answer in HandsetAnswer} == {"approve", "decline", "insufficient_funds", "no_answer"}
 
 
 async def test_what_could_not_be_sent_is_not_found_when_asked() -> None:

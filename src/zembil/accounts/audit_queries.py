@@ -19,7 +19,7 @@ AUDIT_FACTS: LiteralString = """
 _SEAL_ENTRIES = (
     """
     WITH RECURSIVE fresh AS (
-        SELECT id, row_number() OVER (ORDER BY id) AS place, """  # noqa: S608  (literal fragments only)
+        SELECT id, row_number() OVER (ORDER BY id) AS place, """
     + AUDIT_FACTS
     + """ AS facts
         FROM audit_entries e WHERE account_id = $1 AND number IS NULL ORDER BY id LIMIT $2

@@ -32,6 +32,13 @@ class Account:
     clock_offset: timedelta  # how far a sandbox's clock was moved forward
     late_money: LateMoney
     allow_self_approval: bool  # whether one may approve the refunds that one asked for
+    merchant_name_am: str | None = None
+    time_zone: str = "Africa/Addis_Ababa"
+    payment_lifetime_seconds: int = 3600  # of payments that ask for no other
+
+    def name_in(self, language: str) -> str:
+        """The merchant's name on pages in a language, `en` or `am`."""
+        return self.merchant_name_am if language == "am" and self.merchant_name_am else self.merchant_name
 
     def now(self, at: datetime) -> datetime:
         """The account's time at the instant `at`."""
@@ -58,12 +65,29 @@ class AuditAction(StrEnum):
 
     KEY_CREATED = "key.created"
     KEY_ROLLED = "key.rolled"
+    KEY_EXPIRY_CHANGED = "key.expiry_changed"
     KEY_REVOKED = "key.revoked"
+    ENDPOINT_REGISTERED = "endpoint.registered"
+    ENDPOINT_CHANGED = "endpoint.changed"
+    ENDPOINT_DELETED = "endpoint.deleted"
     SECRET_ROTATED = "endpoint.secret_rotated"  # noqa: S105  (what was done, not a secret)
     REFUND_APPROVED = "refund.approved"
     REFUND_REJECTED = "refund.rejected"
     CHARGE_RESOLVED = "charge.resolved"
     REFUND_RESOLVED = "refund.resolved"
+    SIGNED_IN = "user.signed_in"
+    PASSWORD_SET = "user.password_set"  # noqa: S105
+    SECOND_STEP_ON = "user.second_step_on"
+    SECOND_STEP_OFF = "user.second_step_off"
+    USER_CHANGED = "user.changed"
+    RESET_LINK_MADE = "user.reset_link_made"
+    USER_INVITED = "user.invited"
+    USER_JOINED = "user.joined"
+    ROLE_CHANGED = "user.role_changed"
+    USER_REMOVED = "user.removed"
+    SETTINGS_CHANGED = "settings.changed"
+    SELF_APPROVAL_ASKED = "settings.self_approval_asked"
+    SELF_APPROVAL_REFUSED = "settings.self_approval_refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +107,7 @@ class Principal:
     """Who is calling: an API key and the account it opens."""
 
     account: Account
-    key_id: uuid.UUID
+    key_id: uuid.UUID  # in the dashboard: the session's id
     user_id: uuid.UUID  # in whose name the key was made
     role: Role
     expires_at: datetime | None
@@ -122,8 +146,65 @@ class AccountKeys:
     read_only_key: str = field(repr=False)
 
 
+class LinkKind(StrEnum):
+    """What a link that works once is for."""
+
+    SIGN_IN = "sign_in"
+    INVITATION = "invitation"
+    PASSWORD_RESET = "password_reset"  # noqa: S105  (a kind of link)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """A person with a role in a merchant."""
+
+    id: uuid.UUID
+    merchant_id: uuid.UUID
+    merchant_name: str
+    name: str
+    role: Role
+    email: str | None = None
+    password_hash: str | None = field(default=None, repr=False)
+    sealed_totp: bytes | None = field(default=None, repr=False)
+    totp_since: datetime | None = None
+    totp_locked_until: datetime | None = None
+
+    @property
+    def actor(self) -> Actor:
+        return Actor(ActorKind.USER, ids.shown(Prefix.USER, self.id))
+
+    @property
+    def has_second_step(self) -> bool:
+        return self.totp_since is not None
+
+    @property
+    def is_invited(self) -> bool:
+        """Whether the person was asked to come and has not come yet."""
+        return self.email is not None and self.password_hash is None
+
+    @property
+    def totp_binding(self) -> str:
+        """What the secret of the second step is sealed with: it opens in this row only."""
+        return f"users.sealed_totp|{self.id}|{self.merchant_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A browser in which somebody is signed in, or half-way: then the code is still to come."""
+
+    id: uuid.UUID
+    user: User
+    awaits_code: bool
+    has_second_step: bool  # a code was given in it
+    address: str
+    browser: str
+    seen_at: datetime
+    expires_at: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class NewMerchant:
     id: uuid.UUID
+    admin_id: uuid.UUID  # its first user
     sandbox: AccountKeys
     live: AccountKeys

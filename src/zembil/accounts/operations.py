@@ -1,18 +1,32 @@
 """What is done with merchants and accounts."""
 
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from zembil import ids
+from zembil import ids, instants
 from zembil.accounts import audit_queries, queries, secrets
-from zembil.accounts.model import AccountKeys, Actor, ApiKey, AuditAction, AuditEntry, NewMerchant, Principal, Role
+from zembil.accounts.model import (
+    AccountKeys,
+    Actor,
+    ApiKey,
+    AuditAction,
+    AuditEntry,
+    NewMerchant,
+    Principal,
+    Role,
+    User,
+)
 from zembil.db.pool import Connection, Database, reading, transaction
-from zembil.errors import InvalidState, ResourceNotFound
+from zembil.errors import Fault, InvalidState, ResourceNotFound
 from zembil.ids import Prefix
 from zembil.telemetry import log
 
 SEALED_MAX = 1000
+
+# What each role may give: at most itself.
+_RANKS: dict[Role, int] = {Role.READ_ONLY: 0, Role.DEVELOPER: 1, Role.ADMIN: 2}
 
 
 async def create_merchant(db: Database, name: str, *, at: datetime) -> NewMerchant:
@@ -25,7 +39,7 @@ async def create_merchant(db: Database, name: str, *, at: datetime) -> NewMercha
             await queries.insert_user(conn, user_id, merchant_id, name=f"First {_in_words(role)}", role=role)
         sandbox = await _open_account(conn, merchant_id, users, livemode=False, at=at)
         live = await _open_account(conn, merchant_id, users, livemode=True, at=at)
-    return NewMerchant(merchant_id, sandbox, live)
+    return NewMerchant(merchant_id, users[Role.ADMIN], sandbox, live)
 
 
 async def _open_account(
@@ -55,6 +69,14 @@ class KeyOrder:
     role: Role
     expires_at: datetime | None = None
     rate_limit: int | None = None
+
+
+def order_faults(order: KeyOrder, by: Principal, *, at: datetime) -> Iterator[Fault]:
+    """What is wrong with an order: more than who asks has, or an end that is past."""
+    if _RANKS[order.role] > _RANKS[by.role]:
+        yield Fault("role", f"A key with the role {by.role.value} makes none that may do more.")
+    if order.expires_at is not None and order.expires_at <= at:
+        yield Fault("expires_at", "Give a time to come, for example 2027-01-31T00:00:00Z.")
 
 
 async def create_key(conn: Connection, by: Principal, order: KeyOrder, *, at: datetime) -> tuple[ApiKey, str]:
@@ -104,17 +126,43 @@ async def roll_key(
     return new, ended, secret
 
 
+async def change_key_expiry(
+    conn: Connection, by: Principal, key_id: uuid.UUID, expires_at: datetime | None, *, at: datetime
+) -> ApiKey:
+    """Set when a key ends by itself, or that it does not. Raises ResourceNotFound, InvalidState."""
+    key = await _lock_key(conn, by, key_id)
+    if key.expired(at=at):
+        raise InvalidState("This key has expired; make a new one.")
+    if expires_at is not None:
+        await _demand_another_admin_key(conn, key, at=at)
+    changed = replace(key, expires_at=expires_at)
+    await queries.update_key_expiry(conn, changed)
+    ends = {name: instants.shown(end) if end else None for name, end in (("was", key.expires_at), ("is", expires_at))}
+    await _audit_key(conn, by, AuditAction.KEY_EXPIRY_CHANGED, key.id, at=at, **ends)
+    return changed
+
+
 async def revoke_key(conn: Connection, by: Principal, key_id: uuid.UUID, *, at: datetime) -> None:
     """End a key at once. Raises ResourceNotFound, and InvalidState for the last one that may manage keys."""
     key = await _lock_key(conn, by, key_id)
-    if key.role is Role.ADMIN and not key.expired(at=at) and not await queries.has_another_admin_key(conn, key, at=at):
-        raise InvalidState("This is the account's last admin key; make another one first, or roll this one.")
+    await _demand_another_admin_key(conn, key, at=at)
     await queries.revoke_api_key(conn, key.id)
     await _audit_key(conn, by, AuditAction.KEY_REVOKED, key.id, at=at, name=key.name, role=key.role.value)
 
 
+async def _demand_another_admin_key(conn: Connection, key: ApiKey, *, at: datetime) -> None:
+    if key.role is Role.ADMIN and not key.expired(at=at) and not await queries.has_another_admin_key(conn, key, at=at):
+        raise InvalidState("This is the account's last admin key; make another one first, or roll this one.")
+
+
 async def _audit_key(
-    conn: Connection, by: Principal, action: AuditAction, key_id: uuid.UUID, *, at: datetime, **details: str | int
+    conn: Connection,
+    by: Principal,
+    action: AuditAction,
+    key_id: uuid.UUID,
+    *,
+    at: datetime,
+    **details: str | int | None,
 ) -> None:
     await audit(conn, by.account.id, by.actor, action, ids.shown(Prefix.KEY, key_id), at=at, **details)
 
@@ -149,6 +197,20 @@ async def audit(
         account_id=account_id, id=ids.new_id(at), actor=actor, action=action, object=object_id, details=details
     )
     await audit_queries.insert_audit_entry(conn, entry)
+
+
+async def audit_people(
+    conn: Connection,
+    user: User,
+    actor: Actor,
+    action: AuditAction,
+    *,
+    at: datetime,
+    **details: str | int | None,
+) -> None:
+    """Record what concerns a person: it holds in both environments, so it stands in the log of each."""
+    for account_id in await queries.list_account_ids(conn, user.merchant_id):
+        await audit(conn, account_id, actor, action, ids.shown(Prefix.USER, user.id), at=at, **details)
 
 
 async def seal_audit_log(db: Database) -> None:

@@ -13,6 +13,9 @@ class Permission(StrEnum):
     USE_SANDBOX_TOOLS = "use sandbox tools"
     ERASE_CUSTOMERS = "erase customers"
     MANAGE_KEYS = "manage keys"
+    MANAGE_TEAM = "manage the team"
+    CHANGE_SETTINGS = "change the account's settings"
+    READ_AUDIT_LOG = "read the audit log"
     ASK_ABOUT_DOUBT = "look into charges in doubt"
 
 
@@ -28,6 +31,9 @@ _SANDBOX: dict[Permission, frozenset[Role]] = {
     Permission.USE_SANDBOX_TOOLS: _WRITERS,
     Permission.ERASE_CUSTOMERS: _ADMINS,
     Permission.MANAGE_KEYS: _ADMINS,
+    Permission.MANAGE_TEAM: _ADMINS,
+    Permission.CHANGE_SETTINGS: _ADMINS,
+    Permission.READ_AUDIT_LOG: _ADMINS,
     Permission.ASK_ABOUT_DOUBT: _ADMINS,
 }
 _LIVE: dict[Permission, frozenset[Role]] = {

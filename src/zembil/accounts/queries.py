@@ -50,12 +50,18 @@ async def insert_api_key(conn: Connection, key: ApiKey, *, secret_hash: bytes) -
     )
 
 
+_ACCOUNT = """
+    a.id, a.livemode, a.clock_offset, a.late_money, a.allow_self_approval, a.payment_lifetime_seconds,
+    m.name, m.name_am, m.time_zone
+"""
+_OF_ACCOUNT = "SELECT" + _ACCOUNT + "FROM accounts a JOIN merchants m ON m.id = a.merchant_id "
+
+
 async def find_principal(conn: Connection, secret_hash: bytes) -> Principal | None:
     row = await conn.fetchrow(
-        """
-        SELECT k.id AS key_id, k.user_id, k.role, k.expires_at, k.rate_limit, k.last_used_at,
-            a.id, a.livemode, a.clock_offset, a.late_money,
-            a.allow_self_approval, m.name
+        "SELECT k.id AS key_id, k.user_id, k.role, k.expires_at, k.rate_limit, k.last_used_at,"
+        + _ACCOUNT
+        + """
         FROM api_keys k JOIN accounts a ON a.id = k.account_id JOIN merchants m ON m.id = a.merchant_id
         WHERE k.secret_hash = $1 AND k.revoked_at IS NULL
         """,
@@ -152,26 +158,91 @@ async def revoke_api_key(conn: Connection, key_id: uuid.UUID) -> None:
 
 async def find_account(conn: Connection, account_id: int) -> Account | None:
     row = await conn.fetchrow(
-        """
-        SELECT a.id, a.livemode, a.clock_offset, a.late_money, a.allow_self_approval, m.name
-        FROM accounts a JOIN merchants m ON m.id = a.merchant_id
-        WHERE a.id = $1
-        """,
+        _OF_ACCOUNT + "WHERE a.id = $1",
         account_id,
     )
     return None if row is None else _account(row)
 
 
+async def find_account_of(conn: Connection, merchant_id: uuid.UUID, *, livemode: bool) -> Account | None:
+    row = await conn.fetchrow(
+        _OF_ACCOUNT + "WHERE a.merchant_id = $1 AND a.livemode = $2",
+        merchant_id,
+        livemode,
+    )
+    return None if row is None else _account(row)
+
+
+async def list_account_ids(conn: Connection, merchant_id: uuid.UUID) -> list[int]:
+    rows = await conn.fetch("SELECT id FROM accounts WHERE merchant_id = $1 ORDER BY id", merchant_id)
+    return [row["id"] for row in rows]
+
+
 async def list_accounts(conn: Connection, account_ids: Sequence[int]) -> dict[int, Account]:
     rows = await conn.fetch(
-        """
-        SELECT a.id, a.livemode, a.clock_offset, a.late_money, a.allow_self_approval, m.name
-        FROM accounts a JOIN merchants m ON m.id = a.merchant_id
-        WHERE a.id = ANY ($1)
-        """,
+        _OF_ACCOUNT + "WHERE a.id = ANY ($1)",
         account_ids,
     )
     return {row["id"]: _account(row) for row in rows}
+
+
+async def get_merchant_id(conn: Connection, account_id: int) -> uuid.UUID:
+    merchant_id: uuid.UUID = await conn.fetchval("SELECT merchant_id FROM accounts WHERE id = $1", account_id)
+    return merchant_id
+
+
+async def update_merchant(
+    conn: Connection, merchant_id: uuid.UUID, *, name: str, name_am: str | None, time_zone: str
+) -> None:
+    await conn.execute(
+        "UPDATE merchants SET name = $2, name_am = $3, time_zone = $4 WHERE id = $1",
+        merchant_id,
+        name,
+        name_am,
+        time_zone,
+    )
+
+
+async def update_account(
+    conn: Connection, account_id: int, *, late_money: LateMoney, payment_lifetime_seconds: int
+) -> None:
+    await conn.execute(
+        "UPDATE accounts SET late_money = $2, payment_lifetime_seconds = $3 WHERE id = $1",
+        account_id,
+        late_money.value,
+        payment_lifetime_seconds,
+    )
+
+
+async def update_self_approval(conn: Connection, account_id: int, *, allowed: bool) -> None:
+    """Settle who may approve refunds; whoever asked for it asks no more."""
+    await conn.execute(
+        """
+        UPDATE accounts SET allow_self_approval = $2, self_approval_asked_by = NULL, self_approval_asked_at = NULL
+        WHERE id = $1
+        """,
+        account_id,
+        allowed,
+    )
+
+
+async def update_self_approval_asked(conn: Connection, account_id: int, user_id: uuid.UUID | None) -> None:
+    await conn.execute(
+        """
+        UPDATE accounts SET self_approval_asked_by = $2::uuid,
+            self_approval_asked_at = CASE WHEN $2::uuid IS NOT NULL THEN now() END
+        WHERE id = $1
+        """,
+        account_id,
+        user_id,
+    )
+
+
+async def find_self_approval_asked(conn: Connection, account_id: int) -> uuid.UUID | None:
+    user_id: uuid.UUID | None = await conn.fetchval(
+        "SELECT self_approval_asked_by FROM accounts WHERE id = $1", account_id
+    )
+    return user_id
 
 
 async def update_clock(conn: Connection, account_id: int, *, advance_seconds: int) -> timedelta:
@@ -210,6 +281,9 @@ def _account(row: Record) -> Account:
         row["clock_offset"],
         LateMoney(row["late_money"]),
         row["allow_self_approval"],
+        row["name_am"],
+        row["time_zone"],
+        row["payment_lifetime_seconds"],
     )
 
 

@@ -8,6 +8,7 @@ import string
 import zlib
 from collections.abc import Callable
 
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
@@ -49,6 +50,19 @@ def seal(key: bytes, plain: str, *, bound_to: str) -> bytes:
 def unseal(key: bytes, sealed: bytes, *, bound_to: str) -> str:
     """Raises cryptography's InvalidTag if the key or the row is another."""
     return AESGCM(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bound_to.encode()).decode()
+
+
+def opened(key: bytes, sealed: bytes, *, bound_to: str) -> str | None:
+    """Like `unseal`, of what others could have changed: None if it was."""
+    try:
+        return unseal(key, sealed, bound_to=bound_to)
+    except (InvalidTag, ValueError):
+        return None
+
+
+def random_token() -> str:
+    """A token of 256 random bits, for links and cookies."""
+    return secrets.token_urlsafe(32)
 
 
 def _random_text(length: int) -> str:

@@ -1,24 +1,34 @@
-"""What the payment page shows of a payment; its templates read nothing else."""
+"""What the payer's pages show of a payment; the templates read nothing else."""
 
+import hashlib
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlencode, urlsplit, urlunsplit
 from zoneinfo import ZoneInfo
 
+from markupsafe import Markup
+
 from zembil import ids, money
 from zembil.accounts.model import Account
+from zembil.checkout.languages import Language
+from zembil.checkout.rendering import SCRIPT, STYLESHEET, Reader
+from zembil.checkout.standing import standing_of
 from zembil.ids import Prefix
-from zembil.payments.lifecycle import OPEN_STATES
+from zembil.payments.lifecycle import CHARGES_MAX, OPEN_STATES
 from zembil.payments.model import FAILURE_MESSAGES, Charge, ChargeState, Payment, PaymentStatus, link
 from zembil.rails import wallets
 from zembil.rails.rail import Wallet
 from zembil.rails.sandbox import SandboxRail
 from zembil.telemetry import masked
 
-WALLET_NAMES = {Wallet.TELEBIRR: "telebirr", Wallet.MPESA: "M-PESA"}
+RESEND_AFTER = timedelta(seconds=30)
+
+_WALLET_NAMES = {Wallet.TELEBIRR: "telebirr", Wallet.MPESA: "M-PESA"}
 _NETWORK_NAMES = {Wallet.TELEBIRR: "Ethio telecom", Wallet.MPESA: "Safaricom"}
-_REFRESH_SECONDS = 2
+_BEGINNINGS = {Wallet.TELEBIRR: "09", Wallet.MPESA: "07"}  # of the numbers of each one's network
+_USSD_CODES = {Wallet.TELEBIRR: "*127#", Wallet.MPESA: "*733#"}
+_REFRESH_SECONDS = 3
 _EXPIRES_SOON = timedelta(minutes=10)
 _ETHIOPIAN_TIME = ZoneInfo("Africa/Addis_Ababa")
 _PHONE_NOISE = re.compile(r"[\s().-]+")
@@ -37,42 +47,96 @@ class OfferedWallet:
     value: str
     name: str
     network: str
+    begins: str  # how the phone numbers of its network begin
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLeft:
+    """How long the payment can be begun; said in words near the end only. In `many` stands 0 for the number."""
+
+    seconds: int
+    soon: bool
+    text: str
+    none: str
+    one: str
+    many: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Frame:
+    """What stands around every page."""
+
     service_name: str
     language: str
-    stylesheet_path: str
+    other_language: Language
+    here: str  # the address of this page, for the link to the other language
+    query: str
+    stylesheet_path: str = STYLESHEET.path
+    script_path: str = SCRIPT.path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message(Frame):
+    """A page about no payment."""
+
+    status: int = 200
+    payment_path: str | None = None
+    link_prefix: str = ""
+    sandbox_url: str = ""
+    live_url: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown(Frame):
+    """What a payment's page and its receipt have in common."""
+
     merchant_name: str
     amount: str
     currency: str
     description: str | None
     sandbox: bool
+    refunded: str | None = None
+    completed_at: str | None = None
+    transaction_id: str | None = None
+    provider_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Shown):
     payment_path: str
     payment_link: str
-    qr_data_uri: str
     return_url: str | None
     state: str
+    version: str
+    watch: str | None
     form_token: str
     form: Form
     wallets: tuple[OfferedWallet, ...]
     notice: str | None = None
-    provider_name: str | None = None
     phone: str | None = None
+    ussd_link: Markup | None = None
+    resend_after: int | None = None  # seconds; None: no other request can be sent
     refresh_seconds: int = _REFRESH_SECONDS
     handset: bool = False
-    transaction_id: str | None = None
-    completed_at: str | None = None
     failure_message: str | None = None
     cancellation_reason: str | None = None
-    expires_soon: str | None = None
+    second_charge_returned: bool = False
+    time_left: TimeLeft | None = None
+    receipt_path: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt(Shown):
+    payment_id: str
+    reference: str | None
+    provider_reference: str | None
 
 
 def page_state(payment: Payment, charge: Charge | None, *, at: datetime) -> str:
     """The one of the page's states that fits; `charge` is the payment's last."""
     if payment.status is not PaymentStatus.PENDING:
-        return payment.status.value
+        is_late = charge is not None and charge.state is ChargeState.SURPLUS
+        return "late" if is_late and payment.status is not PaymentStatus.COMPLETED else payment.status.value
     if charge is not None and charge.state in OPEN_STATES:
         match charge.state:
             case ChargeState.IN_PROGRESS:
@@ -88,50 +152,92 @@ def page_of(
     payment: Payment,
     charge: Charge | None,
     account: Account,
+    reader: Reader,
     *,
     at: datetime,
     title: str,
     public_url: str,
-    stylesheet_path: str,
-    qr_data_uri: str,
     form_token: str,
     form: Form | None = None,
+    notice: str | None = None,
 ) -> Page:
     """The page of a payment at the instant `at` of the account's time."""
     state = page_state(payment, charge, at=at)
-    reason = payment.cancellation_reason or ("expired" if state == "cancelled" else None)
+    language = reader.language
+    path = f"/p/{payment.link_token}"
     shows_phone = charge is not None and state in ("check_phone", "in_progress", "in_doubt")
     return Page(
         service_name=title,
-        language="en",
-        stylesheet_path=stylesheet_path,
-        merchant_name=account.merchant_name,
+        language=language.code,
+        other_language=reader.other_language,
+        here=path,
+        query=reader.query,
+        merchant_name=account.name_in(language.code),
         amount=money.shown(payment.amount_santim),
         currency=money.CURRENCY,
         description=payment.description and masked(payment.description),
         sandbox=not account.livemode,
-        payment_path=f"/p/{payment.link_token}",
+        refunded=_refunded(payment),
+        payment_path=path,
         payment_link=link(payment, public_url),
-        qr_data_uri=qr_data_uri,
         return_url=return_url(payment),
         state=state,
+        version=standing_of(payment, charge).version,
+        watch=_watch(payment, charge),
         form_token=form_token,
-        form=form
-        or Form(phone=_as_people_write_it(payment.phone or ""), mobile_money_provider=_suggested_wallet(payment)),
+        form=form or Form(_as_people_write_it(payment.phone or ""), _suggested_wallet(payment)),
         wallets=tuple(
-            OfferedWallet(wallet.value, WALLET_NAMES[wallet], _NETWORK_NAMES[wallet])
+            OfferedWallet(wallet.value, _WALLET_NAMES[wallet], _NETWORK_NAMES[wallet], _BEGINNINGS[wallet])
             for wallet in wallets(livemode=account.livemode)
         ),
-        notice=_notice(charge) if state == "choose" else None,
-        provider_name=WALLET_NAMES[charge.rail] if charge else None,
+        notice=notice or (_notice(charge, language) if state == "choose" else None),
+        provider_name=_WALLET_NAMES[charge.rail] if charge else None,
         phone=_masked(charge.phone) if charge and shows_phone else None,
+        ussd_link=_ussd_link(charge.rail) if charge else None,
+        resend_after=resend_after(payment, charge, at=at) if state == "check_phone" else None,
         handset=_needs_a_handset(charge, account, state),
         transaction_id=ids.shown(Prefix.TRANSACTION, payment.transaction_id) if payment.transaction_id else None,
-        completed_at=_local_time(payment.ended_at) if payment.ended_at else None,
-        failure_message=FAILURE_MESSAGES[payment.failure_code] if payment.failure_code else None,
-        cancellation_reason=reason,
-        expires_soon=_expires_soon(payment.expires_at - at) if state == "choose" else None,
+        completed_at=_local_time(payment, language),
+        failure_message=language.gettext(FAILURE_MESSAGES[payment.failure_code]) if payment.failure_code else None,
+        cancellation_reason=payment.cancellation_reason or ("expired" if state == "cancelled" else None),
+        second_charge_returned=charge is not None and charge.state is ChargeState.SURPLUS,
+        time_left=_time_left(payment.expires_at - at, language) if state == "choose" else None,
+        receipt_path=f"/r/{receipt_token(payment)}" if state == "completed" else None,
     )
+
+
+def receipt_of(payment: Payment, charge: Charge, account: Account, reader: Reader, *, title: str) -> Receipt:
+    """The receipt of a completed payment; `charge` is the one that paid it."""
+    if payment.transaction_id is None:
+        raise ValueError("only a completed payment has a receipt")
+    return Receipt(
+        service_name=title,
+        language=reader.language.code,
+        other_language=reader.other_language,
+        here=f"/r/{receipt_token(payment)}",
+        query=reader.query,
+        merchant_name=account.name_in(reader.language.code),
+        amount=money.shown(payment.amount_santim),
+        currency=money.CURRENCY,
+        description=payment.description,
+        sandbox=not account.livemode,
+        refunded=_refunded(payment),
+        completed_at=_local_time(payment, reader.language),
+        transaction_id=ids.shown(Prefix.TRANSACTION, payment.transaction_id),
+        provider_name=_WALLET_NAMES[charge.rail],
+        provider_reference=charge.rail_reference,
+        payment_id=ids.shown(Prefix.PAYMENT, payment.id),
+        reference=payment.reference,
+    )
+
+
+def receipt_token(payment: Payment) -> str:
+    """The token of the receipt: whoever has the payment link can make it, and it does not lead back to that."""
+    return ids.link_token(payment.account_id, payment.id, receipt_secret(payment.link_secret))
+
+
+def receipt_secret(link_secret: bytes) -> bytes:
+    return hashlib.sha256(b"receipt|" + link_secret).digest()[:16]
 
 
 def return_url(payment: Payment) -> str | None:
@@ -153,6 +259,16 @@ def international(phone: str) -> str:
     return digits
 
 
+def wallet_of(phone: str) -> str:
+    """The wallet of a number's network; "" if it is no Ethiopian mobile number."""
+    begins = {f"+251{beginning[1:]}": wallet.value for wallet, beginning in _BEGINNINGS.items()}
+    return begins.get(phone[:5], "")
+
+
+def provider_name(wallet: Wallet) -> str:
+    return _WALLET_NAMES[wallet]
+
+
 def _as_people_write_it(phone: str) -> str:
     """An Ethiopian number as it is written at home, 0911 234 567; others unchanged."""
     if re.fullmatch(r"\+251[79][0-9]{8}", phone):
@@ -161,17 +277,32 @@ def _as_people_write_it(phone: str) -> str:
 
 
 def _suggested_wallet(payment: Payment) -> str:
-    if payment.mobile_money_provider:
-        return payment.mobile_money_provider
-    phone = payment.phone or ""
-    return Wallet.MPESA.value if phone.startswith("+2517") else Wallet.TELEBIRR.value if phone else ""
+    return payment.mobile_money_provider or wallet_of(payment.phone or "")
 
 
-def _notice(charge: Charge | None) -> str | None:
+def _watch(payment: Payment, charge: Charge | None) -> str | None:
+    """How closely the page has to follow: money may still come to some that have ended."""
+    if payment.status is PaymentStatus.PENDING:
+        return "live"
+    return "slow" if charge is not None and charge.ask_at is not None else None
+
+
+def resend_after(payment: Payment, charge: Charge | None, *, at: datetime) -> int | None:
+    """In how many seconds another request can be sent, or None if none can."""
+    if charge is None or charge.prompted_at is None or charge.state is not ChargeState.AWAITING_CUSTOMER:
+        return None
+    if payment.charges_sent >= CHARGES_MAX or payment.expires_at <= at:
+        return None
+    left = charge.prompted_at + RESEND_AFTER - at
+    return max(0, -(-left // timedelta(seconds=1)))
+
+
+def _notice(charge: Charge | None, language: Language) -> str | None:
     """What came of the last try, and what that means for the money."""
     if charge is None or charge.failure_code is None:
         return None
-    return f"{FAILURE_MESSAGES[charge.failure_code]} Nothing was taken; you can try again."
+    what, then = FAILURE_MESSAGES[charge.failure_code], language.gettext("Nothing was taken; you can try again.")
+    return f"{language.gettext(what)} {then}"
 
 
 def _needs_a_handset(charge: Charge | None, account: Account, state: str) -> bool:
@@ -183,16 +314,34 @@ def _needs_a_handset(charge: Charge | None, account: Account, state: str) -> boo
     )
 
 
+def _ussd_link(wallet: Wallet) -> Markup:
+    code = _USSD_CODES[wallet]
+    return Markup('<a href="tel:{}" dir="ltr">{}</a>').format(code.replace("#", "%23"), code)
+
+
 def _masked(phone: str) -> str:
     return f"{phone[:6]} … {phone[-2:]}"
 
 
-def _local_time(at: datetime) -> str:
-    return at.astimezone(_ETHIOPIAN_TIME).strftime("%d %B %Y, %H:%M")
+def _refunded(payment: Payment) -> str | None:
+    return money.shown(payment.refunded_santim) if payment.refunded_santim else None
 
 
-def _expires_soon(left: timedelta) -> str | None:
-    if left > _EXPIRES_SOON:
-        return None
-    minutes = int(left.total_seconds() // 60)
-    return "less than a minute" if minutes == 0 else f"about {minutes} more minute{'s' if minutes > 1 else ''}"
+def _local_time(payment: Payment, language: Language) -> str | None:
+    return language.moment(payment.ended_at.astimezone(_ETHIOPIAN_TIME)) if payment.ended_at else None
+
+
+def _time_left(left: timedelta, language: Language) -> TimeLeft:
+    def about(minutes: int, *, form_for: int) -> str:
+        text = language.ngettext(
+            "Time left to pay: about %(minutes)d more minute",
+            "Time left to pay: about %(minutes)d more minutes",
+            form_for,
+        )
+        return text % {"minutes": minutes}
+
+    seconds = int(left.total_seconds())
+    minutes = seconds // 60
+    none = language.gettext("Time left to pay: less than a minute")
+    text = about(minutes, form_for=minutes) if minutes else none
+    return TimeLeft(seconds, left <= _EXPIRES_SOON, text, none, about(1, form_for=1), about(0, form_for=2))

@@ -5,7 +5,7 @@ import sys
 import typer
 
 from zembil import __version__
-from zembil.cli import dev, doubt, merchant, migrate, serve, verify, worker
+from zembil.cli import dev, doubt, merchant, migrate, serve, user, verify, worker
 from zembil.errors import ZembilError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.command("worker")(worker.worker)
 app.command("migrate")(migrate.migrate)
 app.command("verify")(verify.verify)
 app.add_typer(merchant.commands, name="merchant")
+app.add_typer(user.commands, name="user")
 app.add_typer(doubt.commands, name="doubt")
 
 

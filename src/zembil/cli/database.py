@@ -41,3 +41,14 @@ def found_database(data: Path) -> Generator[tuple[str, str]]:
         raise ConfigurationError(
             f"There is no data in {data}. Start `zembil dev` first, or set ZEMBIL_DATABASE_URL to your database."
         )
+
+
+def user_name() -> str:
+    """Who is signed in to this machine."""
+    import getpass
+    import os
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return f"uid {os.getuid()}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from zembil.accounts.model import Principal
     from zembil.cli.local import LocalData
-    from zembil.config import Settings
+    from zembil.config import Networks, Settings
     from zembil.db.clock import Clock
     from zembil.db.embedded import EmbeddedPostgres
     from zembil.db.pool import Database
@@ -35,7 +35,7 @@ def dev(
         Path | None, typer.Option(help="Once it serves, write addresses and keys into this file, as JSON.")
     ] = None,
 ) -> None:
-    """Run everything here: PostgreSQL, API, payment pages, worker. Needs nothing, keeps its data, ends with Ctrl-C."""
+    """Run everything here: PostgreSQL, API, pages, dashboard, worker. Needs nothing, keeps its data; Ctrl-C ends it."""
     began = time.monotonic()
     import asyncio
     import json
@@ -65,7 +65,8 @@ def dev(
             public_url=origin,
             # Whoever mistypes a key here sits at this machine.
             rate_limits=rate_limits_of(os.environ, RateLimits(failed_authentications=0)),
-            sandbox_webhook_allow_networks=(ip_network("127.0.0.0/8"), ip_network("::1/128")),
+            # Receivers on this machine, and our own inbox where the phone reaches us.
+            sandbox_webhook_allow_networks=(ip_network("127.0.0.0/8"), ip_network("::1/128"), *_own_address(host)),
         )
 
         async def ready(db: "Database", clock: "Clock") -> None:
@@ -76,10 +77,11 @@ def dev(
                 write_private(ready_file, json.dumps(document))
                 return
             link = await _example_link(db, clock, settings, keys)
+            dashboard = await _sign_in_link(db, settings, keys)
             seconds = time.monotonic() - began
-            _welcome(document, link, local, f"PostgreSQL {postgres.version}", seconds)
+            _welcome(document, dashboard, link, local, f"PostgreSQL {postgres.version}", seconds)
             if not no_open and _a_person_is_here():
-                typer.launch(link)
+                typer.launch(dashboard)
 
         try:
             run(settings, listener=listener, with_worker=True, ready=ready, companion=partial(_watch, postgres, local))
@@ -138,7 +140,26 @@ async def _example_link(db: "Database", clock: "Clock", settings: "Settings", ke
     return link(new.payment, settings.public_url)
 
 
-def _welcome(document: dict[str, Any], link: str, local: "LocalData", database: str, seconds: float) -> None:
+async def _sign_in_link(db: "Database", settings: "Settings", keys: dict[str, dict[str, str]]) -> str:
+    """Opens the dashboard to the first admin: no password to set, or to guess, on one's own machine."""
+    from zembil.accounts import sign_in, user_queries
+    from zembil.accounts.model import LinkKind
+    from zembil.db.pool import transaction
+
+    principal = await _principal(db, keys)
+    if principal is None:
+        raise RuntimeError("the first merchant's key opens its account")
+    async with transaction(db) as conn:
+        user = await user_queries.find_user(conn, principal.user_id)
+        if user is None:
+            return f"{settings.public_url}/dashboard"  # who was there first has left; the others have passwords
+        token = await sign_in.new_link(conn, user, LinkKind.SIGN_IN, lifetime=sign_in.SIGN_IN_LINK_LIFETIME)
+    return f"{settings.public_url}/dashboard/link/{token}"
+
+
+def _welcome(
+    document: dict[str, Any], dashboard: str, link: str, local: "LocalData", database: str, seconds: float
+) -> None:
     """What a newcomer needs, ready to be pasted."""
     from zembil.qr import LinkCodes
 
@@ -148,6 +169,8 @@ def _welcome(document: dict[str, Any], link: str, local: "LocalData", database: 
         f"""
 Zembil is ready ({seconds:.1f} s) · {database}
 
+  Dashboard  {dashboard}
+             signs you in; valid 10 minutes, once
   API        {sandbox["base_url"]}
   Test key   {sandbox["admin_key"]}
   All keys   {keys_path}
@@ -180,6 +203,16 @@ def _reachable(host: str) -> str:
         except OSError:
             host = "127.0.0.1"
     return f"[{host}]" if ":" in host else host
+
+
+def _own_address(host: str) -> "Networks":
+    """The one address under which others reach us, if it is one."""
+    from ipaddress import ip_network
+
+    try:
+        return (ip_network(_reachable(host).strip("[]")),)
+    except ValueError:
+        return ()
 
 
 def _a_person_is_here() -> bool:

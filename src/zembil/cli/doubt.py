@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zembil.cli.database import found_database
+from zembil.cli.database import found_database, user_name
 from zembil.errors import ConfigurationError
 from zembil.management.model import Finding
 
@@ -97,7 +97,7 @@ def resolve(
     charge_id, refund_id = ids.parsed(Prefix.CHARGE, of), ids.parsed(Prefix.REFUND, of)
     if charge_id is None and refund_id is None:
         raise ConfigurationError(f"{of} is no id of a charge or a refund; `zembil doubt list` shows them.")
-    reason, operator = reason.strip(), (_user_name() if by is None else by).strip()
+    reason, operator = reason.strip(), (user_name() if by is None else by).strip()
     if not 1 <= len(reason) <= 500 or not reason.isprintable():
         raise ConfigurationError("Give a --reason of 1 to 500 printable characters.")
     if not 1 <= len(operator) <= 200 or not operator.isprintable():
@@ -145,14 +145,3 @@ def _resolved(
             return {"of": ids.shown(Prefix.REFUND, refund.id), "status": refund.status.value}
 
     return asyncio.run(run())
-
-
-def _user_name() -> str:
-    """Who is signed in to this machine."""
-    import getpass
-    import os
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have no name
-        return f"uid {os.getuid()}"

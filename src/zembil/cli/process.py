@@ -69,7 +69,7 @@ async def _run(
         await clock.measure(db)
         work: list[asyncio.Task[None]] = []
         if listener is not None:
-            app = await stack.enter_async_context(application(db, clock, settings, bell))
+            app = await stack.enter_async_context(application(db, clock, settings, bell, stopping))
             work.append(asyncio.create_task(_serve(app, listener, stopping)))
         if with_worker:
             work.append(asyncio.create_task(run_worker(db, clock, settings, bell, stopping)))

@@ -7,6 +7,7 @@ from importlib.resources import files
 from typing import LiteralString, cast
 
 from zembil import ids
+from zembil.db.days import make_days
 from zembil.db.pool import Connection, LockNotAvailable, connection
 from zembil.errors import DatabaseError
 
@@ -61,7 +62,9 @@ async def _apply_what_is_missing(conn: Connection) -> list[str]:
         async with conn.transaction():
             await conn.execute(cast(LiteralString, known[name]))
             await conn.execute("INSERT INTO schema_migrations (name) VALUES ($1)", name)
-    await make_months(conn, at=await conn.fetchval("SELECT now()"))
+    now: datetime = await conn.fetchval("SELECT now()")
+    await make_months(conn, at=now)
+    await make_days(conn, at=now)
     return missing
 
 

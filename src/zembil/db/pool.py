@@ -10,10 +10,15 @@ import asyncpg
 from zembil.errors import ConfigurationError, DatabaseError, ServiceUnavailable
 
 
-class Record(Protocol):
-    """A row: columns by name."""
+class Columns(Protocol):
+    """Columns by name."""
 
     def __getitem__(self, column: str, /) -> Any: ...
+
+
+class Record(Columns, Protocol):
+    """A row."""
+
     def values(self) -> Iterable[Any]: ...
 
 

@@ -29,9 +29,6 @@ _RATE_LIMIT_MAX = 10_000_000
 _ROLES = tuple(role.value for role in Role)
 _INSTANT = "Give a time to come, for example 2027-01-31T00:00:00Z."
 
-# What each role may give: at most itself.
-_RANKS: dict[Role, int] = {Role.READ_ONLY: 0, Role.DEVELOPER: 1, Role.ADMIN: 2}
-
 
 def _check_instant(text: str) -> Iterator[Fault]:
     if instants.parsed_range(text) is None:
@@ -132,16 +129,12 @@ class KeyEndpoints:
 
 def _order(asked: CreateKey, call: Call) -> KeyOrder:
     """What was asked for. Raises ValidationError for more than the caller has, and for an end that is past."""
-    faults: list[Fault] = []
-    if _RANKS[asked.role] > _RANKS[call.principal.role]:
-        faults.append(Fault("role", f"A key with the role {call.principal.role.value} makes none that may do more."))
     parsed = instants.parsed_range(asked.expires_at) if asked.expires_at else None
     expires_at = instants.to_the_millisecond(parsed[0]) if parsed else None
-    if expires_at is not None and expires_at <= call.at:
-        faults.append(Fault("expires_at", _INSTANT))
-    if faults:
+    order = KeyOrder(name=asked.name, role=asked.role, expires_at=expires_at, rate_limit=asked.rate_limit)
+    if faults := list(operations.order_faults(order, call.principal, at=call.at)):
         raise ValidationError(*faults)
-    return KeyOrder(name=asked.name, role=asked.role, expires_at=expires_at, rate_limit=asked.rate_limit)
+    return order
 
 
 def _key_id(call: Call) -> uuid.UUID:

@@ -300,6 +300,20 @@ COUNTS_ARE_COUNTED = """
     WHERE coalesce(r.count, 0) <> coalesce(c.count, 0)
 """
 
+VOLUME_IS_THE_SUM_OF_PAYMENTS = """
+    SELECT account_id, NULL::uuid AS id, 'the volume of ' || hour AS named, r.santim AS expected, c.santim AS found
+    FROM (
+        SELECT account_id, hour, sum(amount_santim) AS santim FROM (
+            SELECT account_id, amount_santim, unnest(ARRAY['-infinity', date_trunc('hour', to_timestamp(
+                ('x' || left(replace(id::text, '-', ''), 12))::bit(48)::bigint / 1000))]) AS hour
+            FROM payments WHERE status = 'completed'
+        ) each GROUP BY account_id, hour
+    ) r FULL JOIN (
+        SELECT account_id, hour, sum(completed_santim) AS santim FROM payment_counts GROUP BY account_id, hour
+    ) c USING (account_id, hour)
+    WHERE coalesce(r.santim, 0) <> coalesce(c.santim, 0)
+"""
+
 ENDS_ARE_TOLD_ONCE = """
     SELECT p.account_id, p.id, 'events payment.' || p.status AS named, 1 AS expected, count(e.id) AS found
     FROM payments p JOIN accounts a ON a.id = p.account_id LEFT JOIN events e

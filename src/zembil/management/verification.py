@@ -34,6 +34,7 @@ CHECKS = (
     ),
     Check("surplus goes back up to what came", queries.SURPLUS_REFUNDS_ARE_WHAT_CAME, Prefix.REFUND),
     Check("totals of lists are the rows there are", queries.COUNTS_ARE_COUNTED),
+    Check("the volume is the sum of the completed payments", queries.VOLUME_IS_THE_SUM_OF_PAYMENTS),
     Check("the end of a payment was told once", queries.ENDS_ARE_TOLD_ONCE, Prefix.PAYMENT),
     Check("nothing in the audit log was changed or taken out", queries.AUDIT_LOG_IS_WHOLE, Prefix.AUDIT_ENTRY),
 )

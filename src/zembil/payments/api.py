@@ -18,7 +18,7 @@ from zembil.ids import Prefix
 from zembil.payments import queries
 from zembil.payments.list_queries import ListedPayment, PaymentFilter, list_payments
 from zembil.payments.model import Payment, PaymentStatus, ShownPayment, shown
-from zembil.payments.operations import LIFETIME_SECONDS, PaymentOrder, PaymentWriter, new_payment
+from zembil.payments.operations import PaymentOrder, PaymentWriter, new_payment
 from zembil.qr import LinkCodes
 from zembil.rails import rail_for
 from zembil.rails.rail import Wallet
@@ -209,7 +209,7 @@ def _order(asked: CreatePayment, customer_id: uuid.UUID | None) -> PaymentOrder:
     customer = asked.customer or CustomerOfPayment()
     return PaymentOrder(
         amount_santim=money.santim_of(asked.amount) or 0,
-        lifetime_seconds=asked.expires_in or LIFETIME_SECONDS,
+        lifetime_seconds=asked.expires_in,
         email=customer.email,
         phone=customer.phone,
         name=customer.name,

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 from msgspec import Struct
@@ -14,7 +15,6 @@ from zembil.errors import (
     ChargeRefused,
     Fault,
     IdempotencyInProgress,
-    InvalidState,
     ProviderUnavailable,
     ResourceNotFound,
     ValidationError,
@@ -32,7 +32,6 @@ from zembil.payments.model import (
     ShownPayment,
     shown,
 )
-from zembil.payments.operations import PromptOpen
 from zembil.rails import rail_for
 from zembil.rails.rail import Wallet
 from zembil.web import fields
@@ -124,18 +123,9 @@ class ChargeEndpoints:
 
     async def cancel(self, call: Call) -> Answer:
         parsed_body(CancelPayment, call.body or b"{}")
-        try:
-            answer = await self._once(call, withdrawn=None)
-        except PromptOpen as prompt:
-            if not await self.charger.withdraw(call.account, prompt.payment, prompt.charge):
-                raise InvalidState(
-                    "The wallet's network has not taken back the prompt; wait until the charge has ended."
-                ) from None
-            answer = await self._once(call, withdrawn=prompt.charge.id)
-        self.charger.bell.ring()
-        return answer
+        return await self.charger.cancel_payment(call.account, partial(self._cancelled, call))
 
-    async def _once(self, call: Call, *, withdrawn: uuid.UUID | None) -> Answer:
+    async def _cancelled(self, call: Call, withdrawn: uuid.UUID | None) -> Answer:
         async def work(conn: Connection) -> Answer:
             payment = await operations.cancel_payment_in(
                 conn,

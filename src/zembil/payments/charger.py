@@ -1,9 +1,11 @@
 """Charges payments: commit the charge, call the rail, apply what it said. No transaction is open during the call."""
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeVar
 
 from zembil.accounts.model import Account
 from zembil.accounts.queries import find_account
@@ -11,9 +13,9 @@ from zembil.config import Settings
 from zembil.db.clock import Clock
 from zembil.db.pool import Database, reading
 from zembil.errors import InvalidState, RateLimitExceeded
-from zembil.payments import operations, queries
+from zembil.payments import lifecycle, operations, queries
 from zembil.payments.model import Charge, ChargeState, FailureCode, Payment
-from zembil.payments.operations import Begun
+from zembil.payments.operations import Begun, PromptOpen
 from zembil.rails import calls, doubt, rail_for
 from zembil.rails.rail import ChargeRequest, Outcome, Unknown, Wallet
 from zembil.telemetry import log
@@ -22,6 +24,7 @@ from zembil.webhooks.sender import Bell
 
 _DUE_MAX = 100
 
+Done = TypeVar("Done")
 Receive = Callable[[Account, Wallet, bytes], Awaitable[object]]
 """Takes a notification: rail_notifications.receive."""
 
@@ -72,6 +75,43 @@ class Charger:
             return False
         request = _request(payment, charge, account)
         return await calls.confirmed(rail.cancel_charge(request, at=self._now(account)))
+
+    async def cancel_payment(self, account: Account, cancel: Callable[[uuid.UUID | None], Awaitable[Done]]) -> Done:
+        """Have a payment cancelled by `cancel`, one transaction; an open prompt is first taken back by its rail.
+
+        `cancel` takes the charge that was taken back and hands it to operations.cancel_payment_in. Raises what that
+        raises, and InvalidState if the rail does not confirm.
+        """
+        try:
+            done = await cancel(None)
+        except PromptOpen as prompt:
+            if not await self.withdraw(account, prompt.payment, prompt.charge):
+                raise InvalidState(
+                    "The wallet's network has not taken back the prompt; wait until the charge has ended."
+                ) from None
+            done = await cancel(prompt.charge.id)
+        self.bell.ring()
+        return done
+
+    async def prompt_again(self, account: Account, payment: Payment, charge: Charge) -> bool:
+        """Have the prompt of an open charge taken back, and send another; answers whether the rail took it back.
+
+        If it did not, the first prompt can still be approved, and a second one could be paid as well: so there is none.
+        Raises InvalidState, RateLimitExceeded.
+        """
+        rail = rail_for(charge.rail, livemode=account.livemode)
+        if rail is None or payment.charges_sent >= lifecycle.CHARGES_MAX:
+            raise InvalidState("This payment cannot be charged again.")
+        if charge.phone not in rail.test_phones:
+            async with reading(self.db) as conn:
+                await operations.demand_few_prompts(conn, account, charge.phone, at=self.clock.now())
+        if not await self.withdraw(account, payment, charge):
+            return False
+        await operations.take_back_charge(
+            self.db, account, charge, public_url=self.settings.public_url, at=self.clock.now()
+        )
+        await self.charge_payment(account, payment, charge.rail, phone=charge.phone, pushed=False)
+        return True
 
     async def apply(self, account: Account, charge: Charge, outcome: Outcome) -> Payment:
         """Commit what a rail said of a charge, in answer or of its own accord."""

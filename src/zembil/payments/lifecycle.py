@@ -125,6 +125,14 @@ def withdrawn(payment: Payment, charge: Charge, *, at: datetime) -> Change | Non
     return _with(charge, cancelled(payment, CancellationReason.MERCHANT, at=at))
 
 
+def taken_back(payment: Payment, charge: Charge, *, at: datetime, clock_offset: timedelta) -> Change | None:
+    """The rail took back the prompt so that the payer can be asked anew; None if the customer or the end came first."""
+    if charge.state is not ChargeState.AWAITING_CUSTOMER or charge.confirmed_at is not None:
+        return None
+    charge = _changed(charge, ChargeState.CANCELLED, raw_code="withdrawn", ended_at=at, ask_at=None)
+    return Change(replace(payment, open_charge_id=None, due_at=payment.expires_at - clock_offset), charge)
+
+
 def charged(payment: Payment, charge: Charge) -> Payment:
     """The payment while this new charge may bring money: it does not expire meanwhile."""
     return replace(payment, open_charge_id=charge.id, charges_sent=payment.charges_sent + 1, due_at=None)

@@ -35,7 +35,6 @@ from zembil.webhooks.model import Event, EventType, event_about
 from zembil.webhooks.queries import insert_events
 from zembil.wire import encoded
 
-LIFETIME_SECONDS = 3600
 PROMPTS_MAX = 3
 PROMPTS_WINDOW = timedelta(minutes=10)
 # The counts of an account are kept in so many rows, so that writers seldom wait for each other.
@@ -46,7 +45,7 @@ class PaymentOrder(Struct, frozen=True, kw_only=True):
     """What a merchant asked for, checked."""
 
     amount_santim: int
-    lifetime_seconds: int = LIFETIME_SECONDS
+    lifetime_seconds: int | None = None  # None: as long as the account says
     email: str | None = None
     phone: str | None = None
     name: str | None = None
@@ -63,7 +62,7 @@ def new_payment(
 ) -> NewPayment:
     """The payment that an order makes at the instant `at` of the database's time, and the event that tells of it."""
     created_at = instants.to_the_millisecond(account.now(at))
-    expires_at = created_at + timedelta(seconds=order.lifetime_seconds)
+    expires_at = created_at + timedelta(seconds=order.lifetime_seconds or account.payment_lifetime_seconds)
     payment = Payment(
         account_id=account.id,
         id=ids.new_id(created_at),
@@ -161,7 +160,7 @@ async def begin_charge(
             raise InvalidState("The prompt that was asked for at creation is no longer due.")
         if phone not in rail.test_phones:
             await queries.lock_phone(conn, account.id, phone)
-            await _demand_few_prompts(conn, account, phone, at=at)
+            await demand_few_prompts(conn, account, phone, at=at)
         begun = await open_charge(conn, account, payment, rail.wallet, phone=phone, pushed=pushed, at=at)
         if key is not None:
             await queries.update_key(conn, account.id, key.key, resource_id=begun.charge.id)
@@ -218,7 +217,8 @@ def _demand_chargeable(payment: Payment, *, account_at: datetime) -> None:
         raise InvalidState("This payment has expired.")
 
 
-async def _demand_few_prompts(conn: Connection, account: Account, phone: str, *, at: datetime) -> None:
+async def demand_few_prompts(conn: Connection, account: Account, phone: str, *, at: datetime) -> None:
+    """Raises RateLimitExceeded for a phone that was asked often in the last minutes."""
     since = account.now(at) - PROMPTS_WINDOW
     if await queries.count_prompts(conn, account.id, phone, since=since) >= PROMPTS_MAX:
         raise RateLimitExceeded(
@@ -322,6 +322,22 @@ async def cancel_payment_in(
         raise InvalidState("The customer has confirmed already; wait until the charge has ended.")
     await _write(conn, account, change, was=payment, public_url=public_url, at=at)
     return change.payment
+
+
+async def take_back_charge(db: Database, account: Account, charge: Charge, *, public_url: str, at: datetime) -> None:
+    """End a charge whose prompt its rail has taken back, and leave its payment to be charged anew.
+
+    Raises InvalidState if the customer confirmed, or the charge ended, meanwhile.
+    """
+    async with transaction(db) as conn:
+        payment = await queries.lock_payment(conn, account.id, charge.payment_id)
+        current = await queries.find_charge(conn, account.id, charge.id)
+        change: Change | None = None
+        if payment is not None and current is not None and payment.open_charge_id == current.id:
+            change = lifecycle.taken_back(payment, current, at=account.now(at), clock_offset=account.clock_offset)
+        if payment is None or change is None:
+            raise InvalidState("The customer has confirmed already; wait until the charge has ended.")
+        await _write(conn, account, change, was=payment, public_url=public_url, at=at)
 
 
 async def fail_unpushed(

@@ -127,6 +127,7 @@ class HandsetAnswer(StrEnum):
     APPROVE = "approve"
     DECLINE = "decline"
     INSUFFICIENT_FUNDS = "insufficient_funds"
+    NO_ANSWER = "no_answer"  # as if the time to answer had passed
 
 
 class HandsetNotification(msgspec.Struct, frozen=True, tag="handset"):
@@ -140,6 +141,7 @@ _ANSWERS: dict[HandsetAnswer, Outcome] = {
     HandsetAnswer.APPROVE: InProgress(news_after=_A_MOMENT),
     HandsetAnswer.DECLINE: Cancelled("SANDBOX_DECLINED"),
     HandsetAnswer.INSUFFICIENT_FUNDS: Failed("insufficient_funds", "SANDBOX_BALANCE"),
+    HandsetAnswer.NO_ANSWER: Failed("timeout", "SANDBOX_NO_ANSWER"),
 }
 
 

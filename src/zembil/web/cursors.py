@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from zembil.web.parameters import Parameters
+from zembil.web.parameters import LIMIT_DEFAULT, Parameters
 
 _FORM = re.compile(r"[A-Za-z0-9_-]{32}")
 _ID_BYTES, _FILTERS_BYTES = 16, 8
@@ -58,13 +58,18 @@ class Page:
 
 
 def taken_page(
-    parameters: Parameters, name: str, filters: Mapping[str, Any] | None = None, *, has_offset: bool = True
+    parameters: Parameters,
+    name: str,
+    filters: Mapping[str, Any] | None = None,
+    *,
+    has_offset: bool = True,
+    limit_default: int = LIMIT_DEFAULT,
 ) -> Page:
     """`limit`, `offset` and `cursor` of the list `name`, filtered by `filters` (as they were understood; None: absent).
 
     What is wrong is told by `parameters.finish()`: also a cursor of another list or other filters, or with an offset.
     """
-    limit, offset = parameters.page() if has_offset else (parameters.limit(), 0)
+    limit, offset = parameters.page(limit_default) if has_offset else (parameters.limit(limit_default), 0)
     fingerprint = _fingerprint(name, filters or {})
 
     def last_row(text: str) -> uuid.UUID | None:

@@ -4,6 +4,7 @@ The order is decided (decisions, section 1).
 """
 
 import asyncio
+import time
 from collections.abc import Iterable
 
 from starlette.types import Message, Receive, Scope, Send
@@ -23,6 +24,7 @@ from zembil.telemetry import begin_request, log
 from zembil.web.auth import KeyRing
 from zembil.web.idempotency import idempotency_key
 from zembil.web.rate_limits import FailedAuthentications, RateLimiter
+from zembil.web.request_log import RequestLog
 from zembil.web.responses import REQUEST_ID_HEADER, Answer, Headers, refusal, send_answer
 from zembil.web.routing import Call, Route, Routes
 
@@ -49,6 +51,7 @@ class Endpoints:
         key_ring: KeyRing,
         limiter: RateLimiter,
         failures: FailedAuthentications,
+        request_log: RequestLog,
         clock: Clock,
         livemode: bool,
         prefix: str,
@@ -57,18 +60,19 @@ class Endpoints:
         self._key_ring = key_ring
         self._limiter = limiter
         self._failures = failures
+        self._request_log = request_log
         self._clock = clock
         self._livemode = livemode
         self._prefix_length = len(prefix)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = begin_request()
+        began = time.monotonic()
         limits: Headers = ()
+        headers, body, principal = _Headers(scope), b"", None
         try:
-            headers = _Headers(scope)
-            body = (
-                b"" if scope["method"] in _BODILESS and not headers.announce_a_body else await _read(receive, headers)
-            )
+            if scope["method"] not in _BODILESS or headers.announce_a_body:
+                body = await _read(receive, headers)
             principal = await self._principal(scope, headers)
             limits = await self._limiter.admit(principal)
             answer = await self._answer(scope, headers, body, principal)
@@ -80,6 +84,9 @@ class Endpoints:
             log.exception("request.failed", method=scope["method"], path=scope["path"])
             answer = _INTERNAL_ERROR
         await send_answer(send, answer, ((REQUEST_ID_HEADER, request_id.encode("ascii")), *limits))
+        if principal is not None:
+            key = headers.idempotency_keys[0] if headers.idempotency_keys else None
+            self._request_log.note(request_id, principal, scope, body, key, answer, began=began)
 
     async def _principal(self, scope: Scope, headers: "_Headers") -> Principal:
         try:

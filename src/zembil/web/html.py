@@ -39,13 +39,19 @@ def form_token(secret_key: bytes, page: str) -> str:
 
 
 async def own_form(request: Request, secret_key: bytes, page: str, *, public_url: str) -> dict[str, str]:
-    """The fields of a form that our own page sent.
+    """The fields of a form that our own page sent; of a repeated one the last.
 
     Raises PermissionDenied for any other, PayloadTooLarge, BodyTooSlow.
     """
+    return dict(await own_fields(request, secret_key, page, public_url=public_url))
+
+
+async def own_fields(request: Request, secret_key: bytes, page: str, *, public_url: str) -> list[tuple[str, str]]:
+    """Like `own_form`, with every field as often as it was sent."""
     fields = _fields(await _body(request))
+    given = dict(fields).get("form_token", "")
     if not _may_be_sent_from_here(request, public_url) or not hmac.compare_digest(
-        fields.get("form_token", "").encode(), form_token(secret_key, page).encode()
+        given.encode(), form_token(secret_key, page).encode()
     ):
         raise PermissionDenied("This form was not sent from our page; open the page again and repeat.")
     return fields
@@ -64,12 +70,12 @@ async def _body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _fields(body: bytes) -> dict[str, str]:
+def _fields(body: bytes) -> list[tuple[str, str]]:
     """The fields of a form, or none if there are more of them than any of our forms has."""
     try:
-        return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_FIELDS_MAX))
+        return parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_FIELDS_MAX)
     except ValueError:
-        return {}
+        return []
 
 
 def _may_be_sent_from_here(request: Request, public_url: str) -> bool:

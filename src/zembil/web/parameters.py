@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
 from typing import TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -69,16 +70,16 @@ class Parameters:
                 self._faults.append(Fault(f"{name}.{key}".replace("\0", "�"), "Give each key once, as UTF-8 text."))
         return found
 
-    def page(self) -> tuple[int, int]:
+    def page(self, limit_default: int = LIMIT_DEFAULT) -> tuple[int, int]:
         """`limit` and `offset`."""
-        limit = self.limit()
+        limit = self.limit(limit_default)
         offset = self.take("offset", _whole(0, OFFSET_MAX), "Give a whole number, 0 or more.")
         return limit, offset or 0
 
-    def limit(self) -> int:
+    def limit(self, default: int = LIMIT_DEFAULT) -> int:
         """`limit` alone, of lists that have no offset."""
         limit = self.take("limit", _whole(1, LIMIT_MAX), f"Give a whole number from 1 to {LIMIT_MAX}.")
-        return LIMIT_DEFAULT if limit is None else limit
+        return default if limit is None else limit
 
     def has(self, name: str) -> bool:
         return name in self._values
@@ -87,11 +88,11 @@ class Parameters:
         """Add a fault that a parameter has together with others."""
         self._faults.append(Fault(name, message))
 
-    def dates(self) -> tuple[datetime | None, datetime | None]:
-        """`date_from` and `date_to`, both inclusive, to the millisecond."""
+    def dates(self, zone: tzinfo = UTC) -> tuple[datetime | None, datetime | None]:
+        """`date_from` and `date_to`, both inclusive, to the millisecond; a bare date is the whole day of the zone."""
         message = "Give a date (2026-11-21) or a time (2026-11-21T09:54:00Z)."
-        first = self.take("date_from", instants.parsed_range, message)
-        last = self.take("date_to", instants.parsed_range, message)
+        first = self.take("date_from", partial(instants.parsed_range, zone=zone), message)
+        last = self.take("date_to", partial(instants.parsed_range, zone=zone), message)
         date_from = first and _kept(min(first[0], _LATEST) + timedelta(microseconds=999))
         date_to = last and _kept(last[1])
         if first and last and first[0] > last[1]:

@@ -248,7 +248,7 @@ class FailedAuthentications:
         """Raises RateLimitExceeded instead of counting, once there were too many within a minute."""
         if self._limit == 0:
             return
-        address, now = _group(client_address(scope, self._trusted)), self._now()
+        address, now = address_group(client_address(scope, self._trusted)), self._now()
         failed = self._failed.setdefault(address, deque(maxlen=self._limit))
         self._failed.move_to_end(address)
         while len(self._failed) > _ADDRESSES_MAX:
@@ -290,7 +290,7 @@ def _is_within(text: str, networks: Networks) -> bool:
     return bool(networks) and _is_address(text) and any(ipaddress.ip_address(text) in network for network in networks)
 
 
-def _group(address: str) -> str:
+def address_group(address: str) -> str:
     """Whose address it is: a whole /64 of IPv6 is one customer's."""
     if ":" not in address or not _is_address(address):
         return address

@@ -9,8 +9,6 @@ from uuid import UUID
 from msgspec import UNSET, Struct, UnsetType
 
 from zembil import ids, instants
-from zembil.accounts.model import AuditAction
-from zembil.accounts.operations import audit
 from zembil.accounts.permissions import Permission
 from zembil.config import Settings
 from zembil.db.pool import Connection, Database, reading
@@ -103,7 +101,7 @@ class WebhookEndpoints:
         async def work(conn: Connection) -> Answer:
             endpoint, secret = await operations.register_endpoint(
                 conn,
-                call.account,
+                call.principal,
                 url=asked.url,
                 events=tuple(dict.fromkeys(asked.events)),
                 description=asked.description,
@@ -150,14 +148,14 @@ class WebhookEndpoints:
         )
 
         async def work(conn: Connection) -> Answer:
-            endpoint = await operations.change_endpoint(conn, call.account.id, endpoint_id, change, at=call.at)
+            endpoint = await operations.change_endpoint(conn, call.principal, endpoint_id, change, at=call.at)
             return success(_shown(endpoint, call))
 
         return await self.once.answer(call.account.id, call.key, work, at=call.account_at)
 
     async def delete(self, call: Call) -> Answer:
         endpoint_id = endpoint_id_of(call)
-        await operations.delete_endpoint(self.db, call.account.id, endpoint_id, at=call.at)
+        await operations.delete_endpoint(self.db, call.principal, endpoint_id, at=call.at)
         return success({"id": ids.shown(Prefix.ENDPOINT, endpoint_id), "deleted": True})
 
     async def rotate_secret(self, call: Call) -> Answer:
@@ -168,20 +166,11 @@ class WebhookEndpoints:
         async def work(conn: Connection) -> Answer:
             endpoint, secret = await operations.rotate_secret(
                 conn,
-                call.account.id,
+                call.principal,
                 endpoint_id,
                 overlap=timedelta(seconds=seconds),
                 secret_key=self.settings.secret_key,
                 at=call.at,
-            )
-            await audit(
-                conn,
-                call.account.id,
-                call.principal.actor,
-                AuditAction.SECRET_ROTATED,
-                ids.shown(Prefix.ENDPOINT, endpoint_id),
-                at=call.at,
-                overlap_seconds=seconds,
             )
             return success(_shown(endpoint, call) | {"secret": secret})
 

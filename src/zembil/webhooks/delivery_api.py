@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -12,7 +11,7 @@ from zembil import ids, instants
 from zembil.accounts.permissions import Permission
 from zembil.config import Settings
 from zembil.db.pool import Connection, Database, reading, snapshot
-from zembil.errors import Fault, ResourceNotFound, ValidationError
+from zembil.errors import Fault, ResourceNotFound
 from zembil.ids import Prefix
 from zembil.web.cursors import taken_page
 from zembil.web.idempotency import Once
@@ -23,7 +22,7 @@ from zembil.web.validation import must, parsed_body
 from zembil.webhooks import delivery_queries, endpoint_queries, event_filters, operations
 from zembil.webhooks.api import endpoint_id_of
 from zembil.webhooks.delivery_queries import DeliveryFilter
-from zembil.webhooks.model import ATTEMPTS_MAX, Attempt, Delivery, DeliveryStatus, EventType
+from zembil.webhooks.model import Attempt, Delivery, DeliveryStatus, EventType
 from zembil.webhooks.sender import Bell
 
 _SINCE = "Give a date (2026-11-21) or a time (2026-11-21T09:54:00Z)."
@@ -130,8 +129,7 @@ class DeliveryEndpoints:
 
     async def send_test_event(self, call: Call) -> Answer:
         asked = parsed_body(SendTestEvent, call.body)
-        if call.account.livemode and asked.type is not EventType.PAYMENT_CREATED:
-            raise ValidationError(Fault("type", "In live the only test event is payment.created."))
+        operations.demand_test_type(call.account, asked.type)
         endpoint_id = endpoint_id_of(call)
 
         async def work(conn: Connection) -> Answer:
@@ -170,19 +168,12 @@ def _shown(delivery: Delivery, call: Call) -> dict[str, Any]:
         "created_at": instants.shown(delivery.created_at),
         "livemode": call.account.livemode,
     }
-    next_at = _next_attempt_at(delivery, call)
+    next_at = delivery.next_attempt_at(call.at)
     if next_at is not None:
-        document["next_attempt_at"] = instants.shown(next_at)
+        document["next_attempt_at"] = instants.shown(call.account.now(next_at))
     if delivery.redelivery_of is not None:
         document["redelivery_of"] = ids.shown(Prefix.DELIVERY, delivery.redelivery_of)
     return document
-
-
-def _next_attempt_at(delivery: Delivery, call: Call) -> datetime | None:
-    """When the next attempt is due, in the account's time; nobody knows while one is under way."""
-    if delivery.due_at is None or delivery.is_in_flight(call.at) or delivery.attempts_made == ATTEMPTS_MAX:
-        return None
-    return call.account.now(delivery.due_at)
 
 
 def _shown_attempt(attempt: Attempt, *, is_under_way: bool) -> dict[str, Any]:

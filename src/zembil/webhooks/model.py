@@ -122,6 +122,10 @@ class Delivery:
     def is_in_flight(self, at: datetime) -> bool:
         return self.in_flight_until is not None and at < self.in_flight_until
 
+    def next_attempt_at(self, at: datetime) -> datetime | None:
+        """When the next attempt is due, in the database's time; nobody knows while one is under way."""
+        return None if self.is_in_flight(at) or self.attempts_made == ATTEMPTS_MAX else self.due_at
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 
 from zembil import ids, instants
 from zembil.accounts import secrets
-from zembil.accounts.model import Account
+from zembil.accounts.model import Account, AuditAction, Principal
+from zembil.accounts.operations import audit
 from zembil.db.pool import Connection, Database, transaction
 from zembil.errors import Fault, InvalidState, ResourceNotFound, ValidationError
 from zembil.ids import Prefix
@@ -24,7 +25,7 @@ def secret_binding(account_id: int, endpoint_id: uuid.UUID) -> str:
 
 async def register_endpoint(
     conn: Connection,
-    account: Account,
+    by: Principal,
     *,
     url: str,
     events: tuple[str, ...],
@@ -34,7 +35,7 @@ async def register_endpoint(
     at: datetime,
 ) -> tuple[Endpoint, str]:
     """Register an endpoint; answers it with its signing secret, which is readable this once."""
-    endpoint_id = ids.new_id(account.now(at))
+    account, endpoint_id = by.account, ids.new_id(by.account.now(at))
     secret = secrets.new_signing_secret()
     sealed = secrets.seal(secret_key, secret, bound_to=secret_binding(account.id, endpoint_id))
     endpoint = Endpoint(account.id, endpoint_id, url, events, description, sealed)
@@ -42,7 +43,26 @@ async def register_endpoint(
         raise ValidationError(
             Fault("url", f"This account has {endpoints_max} endpoints already; delete one that is no longer used.")
         )
+    told = {"url": _without_query(url), "events": " ".join(events)}
+    await _audit(conn, by, AuditAction.ENDPOINT_REGISTERED, endpoint_id, at=at, **told)
     return endpoint, secret
+
+
+async def _audit(
+    conn: Connection,
+    by: Principal,
+    action: AuditAction,
+    endpoint_id: uuid.UUID,
+    *,
+    at: datetime,
+    **details: str | int | None,
+) -> None:
+    await audit(conn, by.account.id, by.actor, action, ids.shown(Prefix.ENDPOINT, endpoint_id), at=at, **details)
+
+
+def _without_query(url: str) -> str:
+    """What the audit log keeps of an address: its query may hold a token."""
+    return url.partition("?")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +77,10 @@ class EndpointChange:
 
 
 async def change_endpoint(
-    conn: Connection, account_id: int, endpoint_id: uuid.UUID, change: EndpointChange, *, at: datetime
+    conn: Connection, by: Principal, endpoint_id: uuid.UUID, change: EndpointChange, *, at: datetime
 ) -> Endpoint:
     """Change an endpoint. What waits for one that is disabled is cancelled. Raises ResourceNotFound."""
+    account_id = by.account.id
     if change.enabled is False:
         # First, since there may be many: whoever records the end of an attempt must not wait for the endpoint's row.
         await queries.cancel_deliveries(conn, account_id, endpoint_id, at=at)
@@ -73,28 +94,52 @@ async def change_endpoint(
         description=None if change.clears_description else description,
     )
     await endpoint_queries.update_endpoint(conn, endpoint)
+    if changed := _changed(was, endpoint):
+        await _audit(conn, by, AuditAction.ENDPOINT_CHANGED, endpoint_id, at=at, **changed)
     return endpoint
 
 
-async def delete_endpoint(db: Database, account_id: int, endpoint_id: uuid.UUID, *, at: datetime) -> None:
+def _changed(was: Endpoint, now: Endpoint) -> dict[str, str | int | None]:
+    """What differs, before and after."""
+    before, after = _told(was), _told(now)
+    changed: dict[str, str | int | None] = {}
+    for name, value in after.items():
+        if before[name] != value:
+            changed |= {f"{name}_was": before[name], name: value}
+    if was.url != now.url and not changed:
+        changed["url"] = _without_query(now.url)  # what differs is its query, which is not told
+    return changed
+
+
+def _told(endpoint: Endpoint) -> dict[str, str | None]:
+    return {
+        "url": _without_query(endpoint.url),
+        "events": " ".join(endpoint.events),
+        "description": endpoint.description,
+        "status": "enabled" if endpoint.enabled else "disabled",
+    }
+
+
+async def delete_endpoint(db: Database, by: Principal, endpoint_id: uuid.UUID, *, at: datetime) -> None:
     """Delete an endpoint; what waits for it is cancelled, what is over stays on record. Raises ResourceNotFound."""
     async with transaction(db) as conn:
-        await queries.cancel_deliveries(conn, account_id, endpoint_id, at=at)
-        if not await endpoint_queries.delete_endpoint(conn, account_id, endpoint_id):
-            raise ResourceNotFound
+        await queries.cancel_deliveries(conn, by.account.id, endpoint_id, at=at)
+        was = await _locked(conn, by.account.id, endpoint_id)
+        await endpoint_queries.delete_endpoint(conn, by.account.id, endpoint_id)
+        await _audit(conn, by, AuditAction.ENDPOINT_DELETED, endpoint_id, at=at, url=_without_query(was.url))
 
 
 async def rotate_secret(
-    conn: Connection, account_id: int, endpoint_id: uuid.UUID, *, overlap: timedelta, secret_key: bytes, at: datetime
+    conn: Connection, by: Principal, endpoint_id: uuid.UUID, *, overlap: timedelta, secret_key: bytes, at: datetime
 ) -> tuple[Endpoint, str]:
     """Give an endpoint a new signing secret, which takes over after the overlap; answers it, readable this once.
 
     The switch is in the database's time, as signatures are: no sandbox clock moves it, and no job makes it. Without an
     overlap nothing but the new secret is left. Raises ResourceNotFound, InvalidState during another overlap.
     """
-    was = await _locked(conn, account_id, endpoint_id)
+    was = await _locked(conn, by.account.id, endpoint_id)
     secret = secrets.new_signing_secret()
-    sealed = secrets.seal(secret_key, secret, bound_to=secret_binding(account_id, endpoint_id))
+    sealed = secrets.seal(secret_key, secret, bound_to=secret_binding(by.account.id, endpoint_id))
     if not overlap:
         endpoint = replace(was, sealed_secret=sealed, sealed_next_secret=None, rotates_at=None)
     elif was.is_rotating(at):
@@ -105,10 +150,18 @@ async def rotate_secret(
         signing = was.sealed_next_secret or was.sealed_secret  # a rotation that is over left its secret there
         endpoint = replace(was, sealed_secret=signing, sealed_next_secret=sealed, rotates_at=at + overlap)
     await endpoint_queries.update_endpoint(conn, endpoint)
+    seconds = int(overlap.total_seconds())
+    await _audit(conn, by, AuditAction.SECRET_ROTATED, endpoint_id, at=at, overlap_seconds=seconds)
     return endpoint, secret
 
 
 # Deliveries by hand
+
+
+def demand_test_type(account: Account, event_type: EventType) -> None:
+    """Raises ValidationError for what an account must not be told in a test."""
+    if account.livemode and event_type is not EventType.PAYMENT_CREATED:
+        raise ValidationError(Fault("type", "In live the only test event is payment.created."))
 
 
 async def send_test_event(

@@ -1,0 +1,204 @@
+"""Developers → Inbox: a receiver of ours for a sandbox's webhooks, which says why a signature differs."""
+
+import asyncio
+import re
+import uuid
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route as HttpRoute
+
+from zembil import ids
+from zembil.accounts import secrets
+from zembil.accounts.permissions import Permission
+from zembil.dashboard import inbox_queries
+from zembil.dashboard.inbox_queries import InboxRequest
+from zembil.dashboard.visits import Answer, Doorkeeper, GoTo, Notice, Page, Route, Visit, action, page
+from zembil.db.pool import reading, transaction
+from zembil.errors import ResourceNotFound
+from zembil.ids import Prefix
+from zembil.webhooks import diagnosis, endpoint_queries, operations
+from zembil.webhooks.diagnosis import Verdict
+from zembil.webhooks.model import EVERY_TYPE, Endpoint
+
+PATH, RECEIVER_PATH = "/inbox", "/inbox"
+KEPT, BODY_BYTES_MAX = 100, 64 * 1024
+_BODY_SECONDS_MAX = 10
+_SIGNATURE_MAX = 500
+_TYPE = re.compile(rb'"type":\s*"([a-z]+\.[a-z]+)"')
+_NOT_KEPT = frozenset({"authorization", "cookie"})
+
+
+@dataclass(frozen=True, slots=True)
+class InboxPages:
+    door: Doorkeeper
+
+    def routes(self) -> list[Route]:
+        sandbox = ("sandbox",)
+        return [
+            page(PATH, self.list, environments=sandbox),
+            action(f"{PATH}/endpoint", self.register, Permission.MANAGE_WEBHOOKS, environments=sandbox),
+            action(f"{PATH}/clear", self.clear, Permission.USE_SANDBOX_TOOLS, environments=sandbox),
+            page(f"{PATH}/requests/{{id}}", self.show, environments=sandbox),
+            action(f"{PATH}/requests/{{id}}", self.compare, Permission.VIEW, environments=sandbox),
+        ]
+
+    def receiver(self) -> HttpRoute:
+        """Where the events arrive: no page, and open to whoever knows the token."""
+        return HttpRoute(f"{RECEIVER_PATH}/{{token}}", self.receive, methods=["POST"])
+
+    async def receive(self, request: Request) -> Response:
+        """Keep a request and answer 200, as a receiver should: at once."""
+        async with reading(self.door.db) as conn:
+            account_id = await inbox_queries.find_inbox(conn, request.path_params["token"])
+        if account_id is None:
+            return PlainTextResponse("There is no inbox at this address.\n", 404)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(_BODY_SECONDS_MAX):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > BODY_BYTES_MAX:
+                        return PlainTextResponse(f"At most {BODY_BYTES_MAX} bytes are kept.\n", 413)
+        except TimeoutError:
+            return PlainTextResponse("The body took too long.\n", 408)
+        headers = [(name, value.replace("\0", "")) for name, value in request.headers.items() if name not in _NOT_KEPT]
+        kept = InboxRequest(ids.new_id(self.door.clock.now()), headers, bytes(body))
+        async with transaction(self.door.db) as conn:
+            await inbox_queries.insert_request(conn, account_id, kept, kept=KEPT)
+        return PlainTextResponse("Kept.\n")
+
+    async def list(self, visit: Visit) -> Answer:
+        address = await self._address(visit)
+        async with reading(self.door.db) as conn:
+            requests = await inbox_queries.list_requests(conn, visit.account.id)
+        known = await self._secrets(visit, address)
+        context = {
+            "address": address,
+            "has_endpoint": bool(known.own),
+            "kept": KEPT,
+            "requests": [
+                (str(request.id), request, _kind(request), self._verdict(request, known)) for request in requests
+            ],
+        }
+        return Page("inbox.html", context)
+
+    async def register(self, visit: Visit) -> Answer:
+        async with transaction(self.door.db) as conn:
+            endpoint, secret = await operations.register_endpoint(
+                conn,
+                visit.principal,
+                url=await self._address(visit),
+                events=(EVERY_TYPE,),
+                description="The inbox",
+                secret_key=self.door.settings.secret_key,
+                endpoints_max=self.door.settings.endpoints_max,
+                at=visit.at,
+            )
+        text = f"Every event comes here from now on, by the endpoint {ids.shown(Prefix.ENDPOINT, endpoint.id)}."
+        return GoTo(PATH, Notice(text, secret_name="Signing secret", secret=secret))  # noqa: S106
+
+    async def clear(self, visit: Visit) -> Answer:
+        async with transaction(self.door.db) as conn:
+            await inbox_queries.delete_requests(conn, visit.account.id)
+        return GoTo(PATH, Notice("The inbox is empty."))
+
+    async def show(self, visit: Visit) -> Answer:
+        return await self._page(visit, None)
+
+    async def compare(self, visit: Visit) -> Answer:
+        """Say what it is that somebody's code computes for this request."""
+        return await self._page(visit, visit.form.raw("signature").strip()[:_SIGNATURE_MAX])
+
+    async def _page(self, visit: Visit, computed: str | None) -> Page:
+        request = await self._request(visit)
+        known = await self._secrets(visit, await self._address(visit))
+        context = {
+            "request": request,
+            "kind": _kind(request),
+            "body": request.body.decode("utf-8", "replace").replace("\0", "�"),
+            "received": request.header(self._signature_header),
+            "signature_header": self._signature_header,
+            "expected": [(_named(endpoint), diagnosis.digest(secret, request.body)) for endpoint, secret in known.own],
+            "verdict": self._verdict(request, known),
+            "computed": computed,
+            "verdict_of_computed": _judged(computed, request, known) if computed else None,
+        }
+        return Page("inbox_request.html", context)
+
+    @property
+    def _signature_header(self) -> str:
+        return f"{self.door.settings.service_name}-signature"
+
+    def _verdict(self, request: InboxRequest, known: "_Secrets") -> Verdict | None:
+        """Of the signature that came; None if none came, or nothing is known to judge it by."""
+        received = request.header(self._signature_header)
+        return _judged(received, request, known) if received and (known.own or known.others) else None
+
+    async def _address(self, visit: Visit) -> str:
+        async with transaction(self.door.db) as conn:
+            token = await inbox_queries.find_or_make_token(conn, visit.account.id, secrets.random_token())
+        return f"{self.door.settings.public_url}{RECEIVER_PATH}/{token}"
+
+    async def _secrets(self, visit: Visit, address: str) -> "_Secrets":
+        """What the account's endpoints sign with: those that lead here, and the others."""
+        async with reading(self.door.db) as conn:
+            endpoints, _ = await endpoint_queries.list_endpoints(
+                conn, visit.account.id, before=None, limit=self.door.settings.endpoints_max, offset=0
+            )
+        opened = [
+            (endpoint, secret)
+            for endpoint in endpoints
+            for sealed in (endpoint.sealed_secret, endpoint.sealed_next_secret)
+            if sealed is not None
+            and (
+                secret := secrets.opened(
+                    self.door.settings.secret_key,
+                    sealed,
+                    bound_to=operations.secret_binding(endpoint.account_id, endpoint.id),
+                )
+            )
+            is not None
+        ]
+        return _Secrets(
+            [pair for pair in opened if pair[0].url == address], [pair for pair in opened if pair[0].url != address]
+        )
+
+    async def _request(self, visit: Visit) -> InboxRequest:
+        try:
+            request_id = uuid.UUID(visit.value("id"))
+        except ValueError:
+            raise ResourceNotFound from None
+        async with reading(self.door.db) as conn:
+            request = await inbox_queries.find_request(conn, visit.account.id, request_id)
+        if request is None:
+            raise ResourceNotFound
+        return request
+
+
+@dataclass(frozen=True, slots=True)
+class _Secrets:
+    own: list[tuple[Endpoint, str]]  # of the endpoints that lead here
+    others: list[tuple[Endpoint, str]]
+
+
+def _judged(signature: str, request: InboxRequest, known: _Secrets) -> Verdict:
+    return diagnosis.judged(
+        signature,
+        request.body,
+        secrets=[secret for _, secret in known.own],
+        other_secrets=[(_named(endpoint), secret) for endpoint, secret in known.others],
+        event_id=request.header("webhook-id"),
+        timestamp=request.header("webhook-timestamp"),
+    )
+
+
+def _named(endpoint: Endpoint) -> str:
+    return endpoint.description or endpoint.url
+
+
+def _kind(request: InboxRequest) -> str:
+    """The type of the event that came, as far as the body says."""
+    found = _TYPE.search(request.body, 0, 200)
+    return found[1].decode("ascii") if found else "A request"

@@ -1,0 +1,121 @@
+"""The request log: what was asked of the API, found by request id, idempotency key, path or outcome."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from zembil import ids
+from zembil.accounts.queries import find_api_key
+from zembil.dashboard.forms import Choice
+from zembil.dashboard.visits import Answer, Doorkeeper, GoTo, Notice, Page, Route, Visit, page
+from zembil.db.pool import reading
+from zembil.errors import ResourceNotFound
+from zembil.ids import Prefix
+from zembil.web import request_queries
+from zembil.web.cursors import taken_page
+from zembil.web.request_queries import LoggedRequest
+
+PATH = "/requests"
+_WITH_ONE_KEY_MAX = 100
+
+
+class _Outcome(StrEnum):
+    REFUSED = "refused"
+
+
+class _Method(StrEnum):
+    GET = "GET"
+    POST = "POST"
+    PATCH = "PATCH"
+    DELETE = "DELETE"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLogPages:
+    door: Doorkeeper
+
+    def routes(self) -> list[Route]:
+        return [page(PATH, self.list), page(f"{PATH}/{{id}}", self.show)]
+
+    async def list(self, visit: Visit) -> Answer:
+        if search := visit.value("search").strip():
+            return await self._found(visit, search)
+        parameters = visit.parameters
+        outcome = parameters.take("outcome", _one_of(_Outcome), "Choose one of the outcomes.")
+        method = parameters.take("method", _one_of(_Method), "Choose one of the methods.")
+        path = parameters.take("path", str, "Give how the path begins.")
+        asked = taken_page(
+            parameters, "requests", {"outcome": outcome, "method": method, "path": path}, has_offset=False
+        )
+        parameters.finish()
+        async with reading(self.door.db) as conn:
+            requests = await request_queries.list_requests(
+                conn,
+                visit.account.id,
+                refused=outcome is _Outcome.REFUSED,
+                method=method,
+                path=path,
+                before=asked.last,
+                limit=asked.limit,
+            )
+        return self._listed(visit, requests, asked.next_cursor([request.id for request in requests]))
+
+    async def _found(self, visit: Visit, search: str) -> Answer:
+        """A request id leads to its request, everything else is taken for an idempotency key or an object's id."""
+        if ids.parsed_request_id(search) is not None:
+            return GoTo(f"{PATH}/{search}")
+        async with reading(self.door.db) as conn:
+            requests = await request_queries.list_requests_with_key(
+                conn, visit.account.id, search, limit=_WITH_ONE_KEY_MAX
+            ) or await request_queries.list_requests_about(conn, visit.account.id, search, limit=_WITH_ONE_KEY_MAX)
+        return self._listed(visit, requests, None)
+
+    def _listed(self, visit: Visit, requests: Sequence[LoggedRequest], next_cursor: str | None) -> Page:
+        context = {
+            "requests": [(ids.shown_request_id(request.id), request) for request in requests],
+            "created_at": _created_at,
+            "next_cursor": next_cursor,
+            "days": self.door.settings.request_log_days,
+            "methods": [(method.value, method.value) for method in _Method],
+            "base_url": self.door.settings.base_url(livemode=visit.livemode),
+        }
+        return Page("requests.html", context)
+
+    async def show(self, visit: Visit) -> Answer:
+        request_id = ids.parsed_request_id(visit.value("id"))
+        if request_id is None:
+            raise ResourceNotFound
+        async with reading(self.door.db) as conn:
+            request = await request_queries.find_request(conn, visit.account.id, request_id)
+            key = await find_api_key(conn, visit.account.id, request.key_id) if request else None
+        if request is None:
+            days = self.door.settings.request_log_days
+            text = f"There is no request {visit.value('id')} in this environment; requests are kept for {days} days."
+            return GoTo(PATH, Notice(text, is_bad=True))
+        context = {
+            "request": request,
+            "request_id": visit.value("id"),
+            "at": _created_at(request),
+            "key_name": key.name if key else ids.shown(Prefix.KEY, request.key_id),
+            "body": _indented(request.request_body),
+            "refusal": _indented(request.refusal),
+        }
+        return Page("request.html", context)
+
+
+def _created_at(request: LoggedRequest) -> datetime:
+    return ids.created_at(request.id)
+
+
+def _indented(text: str | None) -> str | None:
+    """JSON as people read it; what is no JSON, or was cut off, as it is."""
+    try:
+        return None if text is None else json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except ValueError:
+        return text
+
+
+def _one_of(kinds: type[Choice]) -> Callable[[str], Choice | None]:
+    return lambda text: next((kind for kind in kinds if kind.value == text), None)

@@ -1,0 +1,138 @@
+"""The time line of a payment: what was asked of the API, what happened, and what was told to whom."""
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from msgspec import Struct
+
+from zembil import ids
+from zembil.checkout.view import provider_name
+from zembil.dashboard import words
+from zembil.dashboard.payments_queries import AttemptRow, ChargeRow, EventRow
+from zembil.ids import Prefix
+from zembil.payments.model import FAILURE_MESSAGES, ChargeState
+from zembil.refunds.model import Refund
+from zembil.web.request_queries import LoggedRequest
+from zembil.webhooks.model import DeliveryStatus
+
+
+class Line(Struct, frozen=True):
+    """One thing that happened, and where its record is."""
+
+    at: datetime  # in the account's time
+    kind: str  # in a word: Request, Charge, Event, Delivery
+    text: str
+    path: str | None = None  # of the record, inside the environment
+    state: words.Worded | None = None
+    detail: str = ""
+
+
+class Happened(Struct, frozen=True):
+    """Everything on record about a payment."""
+
+    requests: Sequence[LoggedRequest]
+    events: Sequence[EventRow]  # of the payment and of its refunds, in their order
+    charges: Sequence[ChargeRow]
+    refunds: Sequence[Refund]
+    attempts: Sequence[AttemptRow]
+
+
+class DeliveryPath(Protocol):
+    """Says where a delivery's page is."""
+
+    def __call__(self, delivery_id: str, /) -> str | None: ...
+
+
+def lines(happened: Happened, *, clock_offset: timedelta, delivery_path: DeliveryPath) -> list[Line]:
+    """In the order in which it happened."""
+    refunds = {refund.id: refund for refund in happened.refunds}
+    told = {event.id: event for event in happened.events}
+    found = [
+        *(_request(request, happened.events, clock_offset) for request in happened.requests),
+        *_charges(happened.charges),
+        *(_event(event, refunds) for event in happened.events),
+        *_attempts(happened.attempts, told, delivery_path),
+    ]
+    return sorted(found, key=lambda line: line.at)  # stable: what came together stays in this order
+
+
+def _request(request: LoggedRequest, events: Iterable[EventRow], clock_offset: timedelta) -> Line:
+    """A request is on record in the database's time; the event that it caused says how far the account's was ahead."""
+    at = ids.created_at(request.id)
+    offset = next((e.created_at - ids.created_at(e.id) for e in events if ids.created_at(e.id) >= at), clock_offset)
+    request_id = ids.shown_request_id(request.id)
+    kind = "good" if request.status < 400 else "wait" if request.status < 500 else "bad"
+    return Line(
+        at + offset,
+        "Request",
+        f"{request.method} {request.path}",
+        f"/requests/{request_id}",
+        (str(request.status), kind),
+    )
+
+
+def _charges(charges: Iterable[ChargeRow]) -> Iterator[Line]:
+    for charge in charges:
+        began = ids.created_at(charge.id)
+        phone = charge.phone or "a number that was erased"
+        yield Line(
+            began, "Charge", f"{provider_name(charge.rail)} was asked to charge {phone}", None, None, _id(charge)
+        )
+        if charge.ended_at is not None:
+            yield Line(
+                charge.ended_at, "Charge", _ended(charge), None, words.CHARGE[charge.state], charge.raw_code or ""
+            )
+        elif charge.state in (ChargeState.IN_DOUBT, ChargeState.NEEDS_REVIEW):
+            yield Line(began, "Charge", "Nobody knows yet what became of it", "/balance", words.CHARGE[charge.state])
+
+
+def _id(charge: ChargeRow) -> str:
+    return ids.shown(Prefix.CHARGE, charge.id)
+
+
+def _ended(charge: ChargeRow) -> str:
+    if charge.failure_code is not None:
+        return FAILURE_MESSAGES[charge.failure_code]
+    if charge.state is ChargeState.CANCELLED:
+        return "The prompt was taken back or declined"
+    return "The wallet says that it was paid"
+
+
+def _event(event: EventRow, refunds: Mapping[uuid.UUID, Refund]) -> Line:
+    refund = refunds.get(event.object_id)
+    detail = event.type.value + ("" if refund is None else f" · {ids.shown(Prefix.REFUND, refund.id)}")
+    path = f"/events/{ids.shown(Prefix.EVENT, event.id)}"
+    return Line(event.created_at, "Event", words.EVENT[event.type], path, None, detail)
+
+
+def _attempts(
+    attempts: Iterable[AttemptRow], told: Mapping[uuid.UUID, EventRow], delivery_path: DeliveryPath
+) -> Iterator[Line]:
+    for attempt in attempts:
+        event = told[attempt.event_id]
+        where = attempt.url or "an endpoint that is gone"
+        path = delivery_path(ids.shown(Prefix.DELIVERY, attempt.delivery_id))
+        if attempt.number is None or attempt.started_at is None:
+            state = words.DELIVERY[attempt.status]
+            yield Line(event.created_at, "Delivery", f"{event.type.value} to {where}", path, state)
+            continue
+        again = f", attempt {attempt.number}" if attempt.number > 1 else ""
+        yield Line(
+            attempt.started_at,
+            "Delivery",
+            f"{event.type.value} to {where}{again}",
+            path,
+            _answered(attempt),
+            "" if attempt.latency_ms is None else f"{attempt.latency_ms} ms",
+        )
+
+
+def _answered(attempt: AttemptRow) -> words.Worded:
+    if attempt.latency_ms is None:
+        is_under_way = attempt.status is DeliveryStatus.PENDING
+        return ("Under way", "wait") if is_under_way else ("Cut off", "bad")
+    if attempt.error is not None:
+        return attempt.error, "bad"
+    return str(attempt.status_code), "good" if attempt.status_code == 200 else "bad"

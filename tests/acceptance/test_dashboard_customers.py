@@ -1,0 +1,121 @@
+"""Customers in the dashboard: found, changed with every fault beside its field, erased for good."""
+
+import re
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.acceptance.conftest import SignsIn
+from tests.support.dashboard import Visitor, errors, heading, notice, text_of
+from tests.support.gateway import Gateway, Merchant
+from tests.support.money import created, found, paid
+from zembil.accounts.model import Role
+
+CUSTOMERS = "/dashboard/sandbox/customers"
+
+
+@pytest.fixture
+def api(merchant: Merchant) -> httpx2.Client:
+    return merchant.client()
+
+
+def remembered(api: httpx2.Client, **fields: Any) -> str:
+    answer = api.post("/customers", json=fields)
+    assert answer.status_code == 201, answer.text
+    return answer.json()["data"]["id"]
+
+
+def listed(page: httpx2.Response) -> list[str]:
+    assert page.status_code == 200, page.text
+    return re.findall(r'href="/dashboard/sandbox/customers/(cus_\w+)"', page.text)
+
+
+def test_customers_are_found_by_what_one_knows_of_them(api: httpx2.Client, admin: Visitor) -> None:
+    abebe = remembered(api, name="አበበ", phone="+251911223344", external_id="c-1")
+    hirut = remembered(api, name="Hirut", email="hirut@example.et")
+    assert listed(admin.get(CUSTOMERS)) == [hirut, abebe]
+    for search, customer in (("0911 223 344", abebe), ("c-1", abebe), ("hirut@example.et", hirut)):
+        assert listed(admin.get(CUSTOMERS, params={"search": search})) == [customer]
+    assert heading(admin.opens(f"{CUSTOMERS}?search={hirut}")) == "Hirut"
+    assert "No customer matches" in admin.get(f"{CUSTOMERS}?search=nobody").text
+
+
+def test_a_customer_stands_with_what_was_paid(api: httpx2.Client, admin: Visitor) -> None:
+    customer = remembered(api, name="Abebe", phone="+251911223344", metadata={"since": "2019"})
+    payments = [created(api, customer={"id": customer})["id"] for _ in range(12)]
+    page = admin.get(f"{CUSTOMERS}/{customer}")
+    assert re.findall(r"payments/(pay_\w+)", page.text) == payments[:1:-1]
+    assert "2019" in text_of(page)
+    assert "All 12 payments" in text_of(page)
+    assert "12 payments" in text_of(admin.get(f"/dashboard/sandbox/payments?customer={customer}"))
+
+
+def test_every_fault_of_a_change_stands_beside_its_field(api: httpx2.Client, admin: Visitor) -> None:
+    remembered(api, phone="+251911000000", external_id="taken")
+    customer = remembered(api, name="Abebe", phone="+251911223344")
+    path = f"{CUSTOMERS}/{customer}/edit"
+    refused = admin.sends(path, name="x" * 201, email="nobody", phone="12", external_id="y" * 256)
+    assert (refused.status_code, len(errors(refused))) == (400, 4)
+    cleared = admin.sends(path, name="Abebe", email="", phone="", external_id="")
+    assert errors(cleared) == ["A customer keeps an e-mail address or a phone."] * 2
+    taken = admin.sends(path, name="Abebe", phone="0911223344", external_id="taken")
+    assert errors(taken) == ["Another customer has this id of yours."]
+    done = admin.sends(path, name=" አበበ ", email="abebe@example.et", phone="0911 22 33 44", external_id="c-7")
+    assert done.headers["location"] == f"{CUSTOMERS}/{customer}"
+    shown = api.get(f"/customers/{customer}").json()["data"]
+    assert (shown["name"], shown["phone"], shown["external_id"]) == ("አበበ", "+251911223344", "c-7")
+    told = api.get("/events", params={"type": "customer.updated"}).json()["data"]["events"]
+    assert [event["previous_attributes"]["name"] for event in told] == ["Abebe"]
+
+
+def test_erasing_leaves_the_payment_and_nothing_of_the_person(api: httpx2.Client, admin: Visitor) -> None:
+    customer = remembered(api, name="Abebe", phone="+251911223344")
+    payment = paid(api)
+    theirs = created(api, customer={"id": customer, "phone": "+251911223344", "name": "Abebe"})
+    path = f"{CUSTOMERS}/{customer}"
+    assert "The payments, refunds and ledger entries stay" in text_of(admin.get(f"{path}/erase"))
+    assert admin.sends(f"{path}/erase").headers["location"] == CUSTOMERS
+    assert notice(admin.get(CUSTOMERS)).startswith("Erased.")
+    assert admin.get(path).status_code == 404
+    assert found(api, theirs)["customer"]["phone"] is None
+    assert "Abebe" not in text_of(admin.get(f"/dashboard/sandbox/payments/{theirs['id']}"))
+    assert found(api, payment)["status"] == "completed"
+
+
+def test_nobody_is_erased_while_money_is_on_its_way(api: httpx2.Client, admin: Visitor) -> None:
+    customer = remembered(api, name="Abebe", phone="+251900000004")
+    payment = api.post(
+        "/payments",
+        json={"amount": 5, "currency": "ETB", "customer": {"id": customer, "phone": "+251900000004"}},
+    ).json()["data"]
+    charged = api.post(f"/payments/{payment['id']}/charge", json={"mobile_money_provider": "telebirr"})
+    assert charged.status_code == 200, charged.text
+    path = f"{CUSTOMERS}/{customer}"
+    assert admin.sends(f"{path}/erase").headers["location"] == path
+    assert "under way" in notice(admin.get(path))
+    assert heading(admin.get(path)) == "Abebe"
+
+
+def test_roles_and_other_merchants(
+    gateway: Gateway, signs_in: SignsIn, merchant: Merchant, api: httpx2.Client, admin: Visitor
+) -> None:
+    customer, other = remembered(api, phone="+251911223344"), gateway.new_merchant()
+    theirs = remembered(other.client(), phone="+251911223344")
+    path = f"{CUSTOMERS}/{customer}"
+    for role, refused in ((Role.DEVELOPER, ("erase",)), (Role.READ_ONLY, ("edit", "erase"))):
+        visitor = signs_in(merchant, role=role)
+        page = visitor.get(path)
+        assert page.status_code == 200
+        for name in refused:
+            assert f"{path}/{name}" not in page.text
+            assert visitor.get(f"{path}/{name}").status_code == 403
+            assert visitor.sends(path, f"{path}/{name}", name="x", phone="+251911223344").status_code == 403
+    for name in ("", "/edit", "/erase"):
+        assert admin.get(f"{CUSTOMERS}/{theirs}{name}").status_code == 404
+        if name:
+            sent = admin.sends(CUSTOMERS, f"{CUSTOMERS}/{theirs}{name}", name="x", phone="+251911223344")
+            assert sent.status_code == 404
+    assert listed(admin.get(f"{CUSTOMERS}?search=0911223344")) == [customer]
+    assert other.client().get(f"/customers/{theirs}").json()["data"]["name"] is None
+    other.close()

@@ -1,0 +1,129 @@
+"""The inbox: a receiver in the sandbox that keeps what comes, and says why a signature differs."""
+
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Iterator
+from html import unescape
+
+import httpx2
+import pytest
+
+from tests.acceptance.test_dashboard_settings import followed, once_it_says, revealed
+from tests.support.dashboard import Visitor, fetch, new_user
+from tests.support.gateway import Gateway, Merchant
+from zembil.accounts.model import Role
+
+INBOX = "/dashboard/sandbox/inbox"
+
+
+@pytest.fixture
+def visitor(gateway: Gateway, merchant: Merchant) -> Iterator[Visitor]:
+    visitor = Visitor(gateway.origin)
+    visitor.signs_in(new_user(gateway, merchant, role=Role.DEVELOPER))
+    yield visitor
+    visitor.close()
+
+
+def address(visitor: Visitor) -> str:
+    match = re.search(r'<pre class="code"[^>]*>(http[^<]+/inbox/[^<]+)</pre>', visitor.opens(INBOX).text)
+    assert match is not None
+    return match[1]
+
+
+def first_request(visitor: Visitor) -> str:
+    match = re.search(rf'href="({INBOX}/requests/[^"]+)"', visitor.opens(INBOX).text)
+    assert match is not None
+    return match[1]
+
+
+def body_of(page: str) -> bytes:
+    match = re.search(r'aria-labelledby="body">(\{.*?\})</pre>', page, re.DOTALL)
+    assert match is not None
+    return unescape(match[1]).encode()
+
+
+def test_an_event_arrives_in_the_inbox_and_its_signature_is_right(merchant: Merchant, visitor: Visitor) -> None:
+    secret = revealed(followed(visitor, visitor.sends(INBOX, f"{INBOX}/endpoint")))
+    assert merchant.client().post("/payments", json={"amount": 10, "currency": "ETB"}).status_code == 201
+    assert "Right" in once_it_says(visitor, INBOX, "payment.created")
+    page = visitor.opens(first_request(visitor)).text
+    assert "It is right" in page
+    assert hmac.new(secret.encode(), body_of(page), hashlib.sha256).hexdigest() in page
+    assert "webhook-id: evt_" in page
+
+
+def test_the_inbox_says_why_what_somebody_computes_differs(merchant: Merchant, visitor: Visitor) -> None:
+    secret = revealed(followed(visitor, visitor.sends(INBOX, f"{INBOX}/endpoint")))
+    other = merchant.client().post("/webhooks", json={"url": "http://127.0.0.1:9/", "events": ["refund.failed"]})
+    merchant.client().post("/payments", json={"amount": 10, "currency": "ETB"})
+    once_it_says(visitor, INBOX, "payment.created")
+    page = first_request(visitor)
+    body = body_of(visitor.opens(page).text)
+
+    def said(key: str, message: bytes) -> str:
+        digest = hmac.new(key.encode(), message, hashlib.sha256).hexdigest()
+        return visitor.sends(page, signature=digest).text
+
+    assert "It is right" in said(secret, body)
+    assert "Re-serialised JSON" in said(secret, json.dumps(json.loads(body)).encode())
+    assert "A trailing line break was added" in said(secret, body + b"\n")
+    assert "Wrong secret" in said(other.json()["data"]["secret"], body)
+    assert "Nothing that is usually done" in said("whsec_nobody", body)
+
+
+def test_whoever_knows_the_address_can_send_to_it_and_a_wrong_signature_is_explained(visitor: Visitor) -> None:
+    secret = revealed(followed(visitor, visitor.sends(INBOX, f"{INBOX}/endpoint")))
+    body = b'{"a": 1}'
+    digest = hmac.new(secret.encode(), b'{"a":1}', hashlib.sha256).hexdigest()
+    headers = {"zembil-signature": f"t=1,v1={digest}", "Authorization": "Bearer sk_test_secret"}
+    assert httpx2.post(address(visitor), content=body, headers=headers).status_code == 200
+    page = visitor.opens(first_request(visitor)).text
+    assert "Re-serialised JSON" in page
+    assert "sk_test_secret" not in page
+
+
+def test_the_last_hundred_requests_are_kept_and_none_that_is_too_large(gateway: Gateway, visitor: Visitor) -> None:
+    url = address(visitor)
+    for number in range(103):
+        httpx2.post(url, content=f"<script>alert({number})</script>".encode())
+    assert httpx2.post(url, content=b"x" * (64 * 1024 + 1)).status_code == 413
+    assert visitor.opens(INBOX).text.count("A request</a>") == 100
+    kept = "SELECT count(*) FROM inbox_requests r JOIN inboxes i USING (account_id) WHERE i.token = $1"
+    assert fetch(gateway, kept, url.rpartition("/")[2])[0][0] == 100
+    page = visitor.opens(first_request(visitor)).text
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(102)" in page
+    followed(visitor, visitor.sends(INBOX, f"{INBOX}/clear"))
+    assert "Nothing came yet" in visitor.opens(INBOX).text
+
+
+def test_an_unknown_address_keeps_nothing(gateway: Gateway) -> None:
+    assert httpx2.post(f"{gateway.origin}/inbox/nobody", content=b"x").status_code == 404
+    assert httpx2.get(f"{gateway.origin}/inbox/nobody").status_code == 405
+
+
+def test_live_has_no_inbox_and_nobody_opens_anothers(gateway: Gateway, visitor: Visitor) -> None:
+    httpx2.post(address(visitor), content=b"mine")
+    page = first_request(visitor)
+    stranger = Visitor(gateway.origin)
+    stranger.signs_in(new_user(gateway, gateway.new_merchant("Stranger")))
+    assert stranger.get(page).status_code == 404
+    assert stranger.sends(INBOX, page, signature="x").status_code == 404
+    assert address(stranger) != address(visitor)
+    stranger.sets_up_second_step()
+    assert stranger.get("/dashboard/live/inbox").status_code == 404
+    assert "/dashboard/live/inbox" not in stranger.opens("/dashboard/live").text
+    assert stranger.get(f"{INBOX}/requests/nothing").status_code == 404
+    stranger.close()
+
+
+def test_who_may_only_look_neither_fills_nor_empties_the_inbox(gateway: Gateway, merchant: Merchant) -> None:
+    viewer = Visitor(gateway.origin)
+    viewer.signs_in(new_user(gateway, merchant, role=Role.READ_ONLY))
+    assert viewer.opens(INBOX).status_code == 200
+    home = "/dashboard/sandbox/your-account"
+    assert viewer.sends(home, f"{INBOX}/endpoint").status_code == 403
+    assert viewer.sends(home, f"{INBOX}/clear").status_code == 403
+    viewer.close()
