@@ -1,5 +1,6 @@
 """Settings → Audit log: who did what that somebody may have to answer for."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -7,6 +8,7 @@ from zembil.accounts.model import AuditAction
 from zembil.accounts.permissions import Permission
 from zembil.dashboard import audit_log_queries, people_queries
 from zembil.dashboard.audit_log_queries import AuditFilter, AuditRow
+from zembil.dashboard.rendering import browser_name
 from zembil.dashboard.visits import Answer, Doorkeeper, Page, Route, Visit, page
 from zembil.db.pool import reading
 from zembil.web.cursors import taken_page
@@ -84,14 +86,28 @@ class AuditLogPages:
                     _through(row, keys.get(row.key_id) if row.key_id else None),
                     WORDS[AuditAction(row.action)] if row.action in list(AuditAction) else row.action,
                     people.get(row.object, row.object),
+                    list(_told(row)),
                 )
                 for row in rows
             ],
-            "actions": [(action.value, WORDS[action].capitalize()) for action in AuditAction],
+            "actions": [(action.value, WORDS[action][0].upper() + WORDS[action][1:]) for action in AuditAction],
             "people": sorted(people.items(), key=lambda one: one[1]),
             "next_cursor": asked.next_cursor([row.id for row in rows]),
         }
         return Page("audit_log.html", context)
+
+
+def _told(row: AuditRow) -> Iterator[tuple[str, str | None, str]]:
+    """The details: what, what it was before if that is told, and what it is."""
+    for name, value in row.details.items():
+        if not name.endswith("_was"):
+            shown = browser_name(str(value)) if name == "browser" else value
+            was = f"{name}_was"
+            yield name.replace("_", " "), _shown(row.details[was]) if was in row.details else None, _shown(shown)
+
+
+def _shown(value: object) -> str:
+    return "–" if value is None else str(value)
 
 
 def _through(row: AuditRow, key_name: str | None) -> str:
