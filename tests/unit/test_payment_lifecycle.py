@@ -374,6 +374,14 @@ def test_a_pushed_prompt_that_fails_fails_the_payment_at_once(code: FailureCode)
     assert (change.payment.failure_code, change.charge.raw_code) == (code, "raw")
 
 
+@pytest.mark.parametrize(("raw_code", "kept"), [(None, "E-77"), ("SVC0403", "SVC0403")])
+def test_a_no_in_a_word_that_nobody_knows_is_a_no_all_the_same(raw_code: str | None, kept: str) -> None:
+    payment, charge = changed(charge_in(A, pushed=True), Failed("E-77", raw_code))
+    assert (payment.status, payment.failure_code) == (PaymentStatus.FAILED, FailureCode.PROVIDER_REJECTED)
+    assert (charge.state, charge.failure_code) == (ChargeState.FAILED, FailureCode.PROVIDER_REJECTED)
+    assert charge.raw_code == kept
+
+
 def test_a_pushed_prompt_that_could_not_be_sent_fails_the_payment_at_once() -> None:
     payment, _ = changed(charge_in(S, pushed=True), NotSent("no connection"))
     assert (payment.status, payment.failure_code) == (PaymentStatus.FAILED, FailureCode.PROVIDER_UNAVAILABLE)

@@ -143,8 +143,8 @@ def after(payment: Payment, charge: Charge, outcome: rail.Outcome, *, now: Momen
             return _confirmed(payment, charge, outcome, now=now)
         case rail.Failed():
             ask_at = now.at + outcome.news_after if outcome.news_after else None
-            code = FailureCode(outcome.code)
-            ended_charge = _ended(charge, ChargeState.FAILED, code, outcome.raw_code, now=now)
+            code = FailureCode.of(outcome.code)
+            ended_charge = _ended(charge, ChargeState.FAILED, code, outcome.raw_code or outcome.code, now=now)
             return _came_to_nothing(payment, replace(ended_charge, ask_at=ask_at, asked=0), now=now)
         case rail.Cancelled():
             code = FailureCode.CUSTOMER_DECLINED

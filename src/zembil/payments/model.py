@@ -52,6 +52,14 @@ class FailureCode(StrEnum):
     PROVIDER_REJECTED = "provider_rejected"
     DECLINED = "declined"
 
+    @classmethod
+    def of(cls, said: str) -> "FailureCode":
+        """The code that a rail said; a word that is none of ours still is the rail's no."""
+        try:
+            return cls(said)
+        except ValueError:
+            return cls.PROVIDER_REJECTED
+
 
 FAILURE_MESSAGES: dict[FailureCode, str] = {
     FailureCode.INSUFFICIENT_FUNDS: "There was not enough money in the wallet.",
