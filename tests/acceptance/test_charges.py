@@ -20,6 +20,7 @@ from tests.support.money import (
     demand_books_that_balance,
     demand_refusal,
     found,
+    paid,
     story,
 )
 from zembil import ids
@@ -156,6 +157,14 @@ def test_a_phone_is_prompted_three_times_in_ten_minutes(merchant: Merchant) -> N
     refused = charge(api, created(api))
     demand_refusal(refused, 429, "rate_limit_exceeded")
     assert int(refused.headers["retry-after"]) > 0
+
+
+def test_what_cannot_be_charged_says_so_also_where_the_phone_was_prompted_too_often(merchant: Merchant) -> None:
+    api = merchant.client()
+    completed = paid(api)
+    for _ in range(3):
+        assert charge(api, created(api)).status_code == 200
+    demand_refusal(charge(api, completed), 409, "invalid_state")
 
 
 def test_a_repeated_key_never_prompts_and_answers_how_the_charge_stands(gateway: Gateway, merchant: Merchant) -> None:

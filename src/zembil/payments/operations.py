@@ -159,6 +159,7 @@ async def begin_charge(
             return Begun(payment, repeated, is_new=False)
         if pushed and not _is_to_be_pushed(payment, at=at):
             raise InvalidState("The prompt that was asked for at creation is no longer due.")
+        _demand_chargeable(payment, account_at=account.now(at))
         if phone not in rail.test_phones:
             await queries.lock_phone(conn, account.id, phone)
             await _demand_few_prompts(conn, account, phone, at=at)
