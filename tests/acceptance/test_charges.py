@@ -357,6 +357,14 @@ def test_an_event_of_every_type_can_be_brought_about(gateway: Gateway, merchant:
     demand_books_that_balance(gateway, merchant)
 
 
+def test_what_one_transaction_books_is_kept_in_one_slot(gateway: Gateway, merchant: Merchant) -> None:
+    account = account_of(gateway, merchant.sandbox["admin_key"])
+    used = "SELECT count(DISTINCT slot) AS slots FROM ledger_balances WHERE account_id = $1"
+    assert merchant.client().post("/test/events", json={"type": "refund.completed"}).status_code == 201
+    entries = query(gateway, "SELECT count(*) AS n FROM ledger_entries WHERE account_id = $1", account)
+    assert (entries[0]["n"], query(gateway, used, account)[0]["slots"]) == (3, 1)
+
+
 def test_what_is_no_event_type_is_refused(shop: Merchant) -> None:
     for body in ({"type": "payment.paid"}, {"type": None}, {}, {"type": ["payment.created"]}):
         demand_refusal(shop.client().post("/test/events", json=body), 400, "validation_error", "type")
