@@ -268,6 +268,28 @@ async def apply_outcome_in(
     return change.payment
 
 
+async def set_apart_in(conn: Connection, account: Account, charge: Charge, *, public_url: str, at: datetime) -> Payment:
+    """Book another amount, which came by a charge in doubt, as no payment's; the worker returns it.
+
+    Raises ResourceNotFound, and InvalidState if no such amount came.
+    """
+    payment = await queries.lock_payment(conn, account.id, charge.payment_id)
+    current = await queries.find_charge(conn, account.id, charge.id)
+    if payment is None or current is None:
+        raise ResourceNotFound
+    now = lifecycle.Moment(
+        at=at,
+        clock_offset=account.clock_offset,
+        transaction_id=ids.new_id(account.now(at)),
+        accepts_late_money=False,
+    )
+    change = lifecycle.set_apart(payment, current, now=now)
+    if change is None:
+        raise InvalidState("No other amount than the payment's came by this charge: it has succeeded or failed.")
+    await _write(conn, account, change, was=payment, public_url=public_url, at=at)
+    return change.payment
+
+
 async def _is_anothers(conn: Connection, charge: Charge, outcome: Outcome) -> bool:
     """Whether the rail names the charge by a reference of its own that another charge has."""
     reference = outcome.rail_reference if isinstance(outcome, AwaitingCustomer | InProgress | Succeeded) else None
