@@ -20,6 +20,7 @@ from tests.support.money import (
     demand_books_that_balance,
     demand_refusal,
     found,
+    paid,
     story,
 )
 from zembil import ids
@@ -156,6 +157,14 @@ def test_a_phone_is_prompted_three_times_in_ten_minutes(merchant: Merchant) -> N
     refused = charge(api, created(api))
     demand_refusal(refused, 429, "rate_limit_exceeded")
     assert int(refused.headers["retry-after"]) > 0
+
+
+def test_what_cannot_be_charged_says_so_also_where_the_phone_was_prompted_too_often(merchant: Merchant) -> None:
+    api = merchant.client()
+    completed = paid(api)
+    for _ in range(3):
+        assert charge(api, created(api)).status_code == 200
+    demand_refusal(charge(api, completed), 409, "invalid_state")
 
 
 def test_a_repeated_key_never_prompts_and_answers_how_the_charge_stands(gateway: Gateway, merchant: Merchant) -> None:
@@ -346,6 +355,14 @@ def test_an_event_of_every_type_can_be_brought_about(gateway: Gateway, merchant:
     assert api.get(f"/{kind}s/{event['data']['object']['id']}").status_code == 200
     assert what in story(gateway, event["data"]["object"])
     demand_books_that_balance(gateway, merchant)
+
+
+def test_what_one_transaction_books_is_kept_in_one_slot(gateway: Gateway, merchant: Merchant) -> None:
+    account = account_of(gateway, merchant.sandbox["admin_key"])
+    used = "SELECT count(DISTINCT slot) AS slots FROM ledger_balances WHERE account_id = $1"
+    assert merchant.client().post("/test/events", json={"type": "refund.completed"}).status_code == 201
+    entries = query(gateway, "SELECT count(*) AS n FROM ledger_entries WHERE account_id = $1", account)
+    assert (entries[0]["n"], query(gateway, used, account)[0]["slots"]) == (3, 1)
 
 
 def test_what_is_no_event_type_is_refused(shop: Merchant) -> None:

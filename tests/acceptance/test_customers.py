@@ -149,6 +149,16 @@ def test_a_change_is_told_with_what_was_before(merchant: Merchant, receiver: Rec
     assert events[2]["previous_attributes"] == {"name": ABEBE["name"]}
 
 
+def test_a_customer_may_be_changed_more_than_32767_times(gateway: Gateway, merchant: Merchant) -> None:
+    customer = created(merchant)
+    customer_id = ids.parsed(Prefix.CUSTOMER, customer["id"])
+    query(gateway, "UPDATE customers SET sequence = 32767 WHERE id = $1", customer_id)
+    answer = merchant.client().patch(f"/customers/{customer['id']}", json={"name": "Abebe B."})
+    assert (answer.status_code, answer.json()["data"]["name"]) == (200, "Abebe B.")
+    told = query(gateway, "SELECT type, sequence FROM events WHERE object_id = $1 ORDER BY sequence", customer_id)
+    assert [tuple(row) for row in told] == [("customer.created", 1), ("customer.updated", 32768)]
+
+
 def test_a_repeated_request_creates_and_changes_once(gateway: Gateway, merchant: Merchant) -> None:
     client = merchant.client()
     key = {"Idempotency-Key": "once"}

@@ -15,7 +15,7 @@ from tests.support.database import account_of, query
 from tests.support.gateway import Gateway, Merchant
 from zembil import ids
 from zembil.accounts.model import ApiKey, Role
-from zembil.accounts.queries import insert_api_key, insert_user
+from zembil.accounts.queries import find_api_key, insert_api_key, insert_user, revoke_api_key, update_key_expiry
 from zembil.accounts.secrets import hashed, is_api_key, new_api_key
 from zembil.db.pool import connected, transaction
 
@@ -285,3 +285,20 @@ def test_keys_are_for_admins_and_for_their_own_account(gateway: Gateway, merchan
     assert status(merchant, key["key"]) == 200
     for path in ("/keys/x", "/keys/key_00000000000000000000000000"):
         assert merchant.client().delete(path).status_code == 404
+
+
+def test_a_key_is_ended_in_its_own_account_only(gateway: Gateway, merchant: Merchant) -> None:
+    key_id = ids.parsed(ids.Prefix.KEY, made(merchant)["id"])
+    assert key_id is not None
+    here, there = (account_of(gateway, keys["admin_key"]) for keys in (merchant.sandbox, merchant.live))
+
+    async def end_from_there() -> tuple[ApiKey | None, ApiKey | None]:
+        async with connected(gateway.database_url, connections_max=1) as db, transaction(db) as conn:
+            before = await find_api_key(conn, here, key_id)
+            assert before is not None
+            await update_key_expiry(conn, replace(before, account_id=there, expires_at=datetime.now(UTC)))
+            await revoke_api_key(conn, there, key_id)
+            return before, await find_api_key(conn, here, key_id)
+
+    before, after = asyncio.run(end_from_there())
+    assert before == after

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import LiteralString
 
+from zembil import money
 from zembil.accounts.audit_queries import AUDIT_FACTS
 from zembil.db.pool import Connection, Record
 from zembil.payments.lifecycle import AMOUNT_DIFFERS, RECEIPT_OF_ANOTHER
@@ -36,17 +37,21 @@ class DoubtfulCharge:
     ask_at: datetime | None  # in the database's time; None: it stands with the operator
     clock_offset_seconds: float
     raw_code: str | None
+    received_santim: int | None  # of another amount than the payment's
 
     @property
     def why(self) -> str:
         """Why it is in doubt, in words."""
         if self.state is ChargeState.IN_DOUBT:
             return _ASKED
+        if self.received_santim is not None:
+            return f"another amount came: {money.shown(self.received_santim)} {money.CURRENCY}"
         return _WHYS.get(self.raw_code or "", _NEVER_TOLD)
 
 
 _DOUBTFUL = """
     SELECT c.account_id, c.id, c.payment_id, p.amount_santim, c.state, c.rail, c.phone, c.asked, c.ask_at, c.raw_code,
+        c.received_santim,
         extract(epoch FROM a.clock_offset)::float8 AS clock_offset_seconds
     FROM charges c
         JOIN payments p ON p.account_id = c.account_id AND p.id = c.payment_id
@@ -92,6 +97,7 @@ def _doubtful(row: Record) -> DoubtfulCharge:
         ask_at=row["ask_at"],
         clock_offset_seconds=row["clock_offset_seconds"],
         raw_code=row["raw_code"],
+        received_santim=row["received_santim"],
     )
 
 

@@ -144,6 +144,8 @@ def after(payment: Payment, charge: Charge, outcome: rail.Outcome, *, now: Momen
         return _money_came(payment, charge, outcome, now=now)
     if charge.state not in OPEN_STATES:
         return _no_late_money(payment, charge, outcome, now=now)
+    if charge.received_santim is not None:
+        return None  # money that came does not go away by what is said later; only other money is news
     match outcome:
         case rail.AwaitingCustomer():
             return _prompted(payment, charge, outcome, now=now)
@@ -151,8 +153,8 @@ def after(payment: Payment, charge: Charge, outcome: rail.Outcome, *, now: Momen
             return _confirmed(payment, charge, outcome, now=now)
         case rail.Failed():
             ask_at = now.at + outcome.news_after if outcome.news_after else None
-            code = FailureCode(outcome.code)
-            ended_charge = _ended(charge, ChargeState.FAILED, code, outcome.raw_code, now=now)
+            code = FailureCode.of(outcome.code)
+            ended_charge = _ended(charge, ChargeState.FAILED, code, outcome.raw_code or outcome.code, now=now)
             return _came_to_nothing(payment, replace(ended_charge, ask_at=ask_at, asked=0), now=now)
         case rail.Cancelled():
             code = FailureCode.CUSTOMER_DECLINED
@@ -194,17 +196,36 @@ def _money_came(payment: Payment, charge: Charge, outcome: rail.Succeeded, *, no
     reference = _reference(charge, outcome, now=now)
     if is_open and (now.receipt_is_anothers or not is_exact):
         why = RECEIPT_OF_ANOTHER if now.receipt_is_anothers else AMOUNT_DIFFERS
-        doubtful = _changed(charge, ChargeState.NEEDS_REVIEW, raw_code=why, ask_at=None, rail_reference=reference)
+        is_ours = not now.receipt_is_anothers and outcome.amount_santim > 0
+        doubtful = _changed(
+            charge,
+            ChargeState.NEEDS_REVIEW,
+            raw_code=why,
+            ask_at=None,
+            rail_reference=reference,
+            received_santim=outcome.amount_santim if is_ours else charge.received_santim,
+        )
         return Change(payment, doubtful)
     received = replace(charge, ended_at=now.account_at, ask_at=None, rail_reference=reference, failure_code=None)
     if is_exact and (payment.status is PaymentStatus.PENDING or _is_late_money_welcome(payment, now=now)):
-        paid = _changed(received, ChargeState.SUCCEEDED)
+        paid = _changed(received, ChargeState.SUCCEEDED, received_santim=None)
         payment, event_type = ended(
             payment, PaymentStatus.COMPLETED, at=now.account_at, transaction_id=now.transaction_id
         )
         return Change(payment, paid, ((event_type, payment),), EntryKind.CHARGE_SUCCEEDED)
     surplus = _changed(received, ChargeState.SURPLUS, received_santim=outcome.amount_santim)
     return Change(payment, surplus, (), EntryKind.CHARGE_SURPLUS)
+
+
+def set_apart(payment: Payment, charge: Charge, *, now: Moment) -> Change | None:
+    """Another amount than was asked for, which an operator has seen, is booked as no payment's, to be returned.
+
+    The charge has come to nothing for its payment. None if no such amount came.
+    """
+    if charge.state is not ChargeState.NEEDS_REVIEW or charge.received_santim is None:
+        return None
+    surplus = _changed(charge, ChargeState.SURPLUS, ended_at=now.account_at, ask_at=None)
+    return replace(_came_to_nothing(payment, surplus, now=now), entry_kind=EntryKind.CHARGE_SURPLUS)
 
 
 def _reference(

@@ -158,6 +158,7 @@ async def begin_charge(
             return Begun(payment, repeated, is_new=False)
         if pushed and not _is_to_be_pushed(payment, at=at):
             raise InvalidState("The prompt that was asked for at creation is no longer due.")
+        _demand_chargeable(payment, account_at=account.now(at))
         if phone not in rail.test_phones:
             await queries.lock_phone(conn, account.id, phone)
             await demand_few_prompts(conn, account, phone, at=at)
@@ -263,6 +264,28 @@ async def apply_outcome_in(
     change = lifecycle.after(payment, current, outcome, now=now)
     if change is None:
         return payment
+    await _write(conn, account, change, was=payment, public_url=public_url, at=at)
+    return change.payment
+
+
+async def set_apart_in(conn: Connection, account: Account, charge: Charge, *, public_url: str, at: datetime) -> Payment:
+    """Book another amount, which came by a charge in doubt, as no payment's; the worker returns it.
+
+    Raises ResourceNotFound, and InvalidState if no such amount came.
+    """
+    payment = await queries.lock_payment(conn, account.id, charge.payment_id)
+    current = await queries.find_charge(conn, account.id, charge.id)
+    if payment is None or current is None:
+        raise ResourceNotFound
+    now = lifecycle.Moment(
+        at=at,
+        clock_offset=account.clock_offset,
+        transaction_id=ids.new_id(account.now(at)),
+        accepts_late_money=False,
+    )
+    change = lifecycle.set_apart(payment, current, now=now)
+    if change is None:
+        raise InvalidState("No other amount than the payment's came by this charge: it has succeeded or failed.")
     await _write(conn, account, change, was=payment, public_url=public_url, at=at)
     return change.payment
 

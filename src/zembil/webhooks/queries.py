@@ -17,7 +17,7 @@ async def insert_events(conn: Connection, events: Sequence[Event]) -> None:
     await conn.execute(
         """
         WITH asked AS MATERIALIZED (
-            SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::uuid[], $4::smallint[], $5::text[], $6::timestamptz[],
+            SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::uuid[], $4::integer[], $5::text[], $6::timestamptz[],
                                  $7::bytea[])
                 AS t (account_id, id, object_id, sequence, type, created_at, payload)
         ), told AS (
