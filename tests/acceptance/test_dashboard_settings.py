@@ -447,6 +447,21 @@ def test_what_is_done_in_the_dashboard_stands_in_the_audit_log(admin: Visitor, r
     once_it_says(admin, LOG, "No. 9")
 
 
+def test_a_refund_that_is_decided_in_the_dashboard_stands_in_the_audit_log(merchant: Merchant, admin: Visitor) -> None:
+    client = merchant.client()
+    payment = new_payment(merchant)
+    assert client.post(f"/test/payments/{payment['id']}/complete").status_code == 200
+    for way, fields, words in (
+        ("approve", {}, "approved a refund"),
+        ("reject", {"reason": "Not ours"}, "rejected a refund"),
+    ):
+        refund = client.post("/refunds", json={"payment_id": payment["id"], "amount": 1}).json()["data"]["id"]
+        page = f"{SANDBOX}/refunds/{refund}"
+        followed(admin, admin.sends(f"{page}/{way}", f"{page}/{way}", **fields))
+        assert done(admin, f"?object={refund}") == [words]
+    assert "Not ours" in admin.opens(LOG).text
+
+
 def test_the_audit_log_is_filtered_and_turned_page_by_page(merchant: Merchant, admin: Visitor) -> None:
     for number in range(30):
         merchant.client().post("/keys", json={"name": f"Key {number}", "role": "developer"})

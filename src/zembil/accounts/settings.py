@@ -135,7 +135,9 @@ async def _locked(conn: Connection, by: Principal) -> tuple[uuid.UUID, Account]:
     return merchant_id, account or by.account
 
 
-def _changed(before: dict[str, str | int | None], after: dict[str, str | int | None]) -> dict[str, str | int | None]:
+def _changed(
+    before: Mapping[str, str | int | None], after: Mapping[str, str | int | None]
+) -> dict[str, str | int | None]:
     changed: dict[str, str | int | None] = {}
     for name, value in after.items():
         if before[name] != value:
