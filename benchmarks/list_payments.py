@@ -98,7 +98,7 @@ def measure(*, short: bool, say: Say) -> list[Figure]:
             processes.served(postgres.url, directory / "serve.log") as gateway,
         ):
             say(f"list_payments: writing {rows:,} payments")
-            asyncio.run(_fill(postgres.url, rows))
+            asyncio.run(fill(postgres.url, rows))
             turns: list[_Turn] = []
             for number in range(1, rounds + 1):
                 say(f"list_payments: round {number} of {rounds}")
@@ -109,7 +109,8 @@ def measure(*, short: bool, say: Say) -> list[Figure]:
     return [*_figures(turns, rows), walk]
 
 
-async def _fill(database_url: str, rows: int) -> None:
+async def fill(database_url: str, rows: int) -> None:
+    """Thirty days of payments of the live account, with their counts."""
     async with connection(database_url) as conn:
         await conn.execute(_FILL, rows)
         await conn.execute(_COUNT)

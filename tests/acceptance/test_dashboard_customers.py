@@ -39,6 +39,8 @@ def test_customers_are_found_by_what_one_knows_of_them(api: httpx2.Client, admin
         assert listed(admin.get(CUSTOMERS, params={"search": search})) == [customer]
     assert heading(admin.opens(f"{CUSTOMERS}?search={hirut}")) == "Hirut"
     assert "No customer matches" in admin.get(f"{CUSTOMERS}?search=nobody").text
+    for unreadable in ("%00", "%ff", "a&search=b"):
+        assert admin.get(f"{CUSTOMERS}?search={unreadable}").status_code == 400
 
 
 def test_a_customer_stands_with_what_was_paid(api: httpx2.Client, admin: Visitor) -> None:

@@ -158,6 +158,37 @@ def test_the_time_line_leads_from_the_request_to_every_attempt(
     assert "payment.created" in text_of(admin.get(events[0]))
 
 
+SCRIPT = "<script>alert('<b>&amp;')</script>\"><img src=x onerror=alert(1)>"
+
+
+def test_whatever_is_stored_shows_as_text(api: httpx2.Client, admin: Visitor) -> None:
+    customer = api.post("/customers", json={"name": SCRIPT, "email": "a@example.et", "metadata": {"<b>": SCRIPT}})
+    customer_id = customer.json()["data"]["id"]
+    theirs = {"id": customer_id, "name": SCRIPT, "phone": PAYS}
+    text: dict[str, Any] = {"description": SCRIPT, "reference": SCRIPT, "metadata": {"<b>": SCRIPT}, "customer": theirs}
+    payment, open_one = paid_with(api, text), created(api, 100, **(text | {"reference": "2"}))
+    asked = api.post("/refunds", json={"payment_id": payment["id"], "reason": SCRIPT}).json()["data"]
+    paths = [
+        *(f"payments{rest}" for rest in ("", f"/{payment['id']}", f"/{open_one['id']}", f"/{open_one['id']}/cancel")),
+        *(f"refunds{rest}" for rest in ("", *(f"/{asked['id']}{page}" for page in ("", "/approve", "/reject")))),
+        *(f"customers{rest}" for rest in ("", *(f"/{customer_id}{page}" for page in ("", "/edit", "/erase")))),
+        "payments?reference=%3Cscript%3E&phone=%22%3E%3Cscript%3E",
+    ]
+    for path in paths:
+        page = admin.get(f"/dashboard/sandbox/{path}")
+        assert page.status_code == 200, path
+        assert "<script>" not in page.text, path
+        assert "<img src=x" not in page.text, path
+        assert "'unsafe-inline'" not in page.headers["content-security-policy"]
+    assert "&lt;script&gt;" in admin.get(f"/dashboard/sandbox/customers/{customer_id}").text
+
+
+def paid_with(api: httpx2.Client, fields: dict[str, Any]) -> dict[str, Any]:
+    payment = created(api, 100, **fields, mobile_money_provider="telebirr")
+    assert eventually(lambda: found(api, payment)["status"] == "completed", seconds=10)
+    return payment
+
+
 def test_a_refund_is_asked_for_once_however_often_its_form_is_sent(api: httpx2.Client, admin: Visitor) -> None:
     payment = paid(api, amount=1500)
     path = f"{PAYMENTS}/{payment['id']}"

@@ -250,6 +250,19 @@ def test_a_recovery_says_how_many_before_it_sends_any(
     assert len(receiver.wait_for(2)) == 2
 
 
+def test_an_endpoint_that_fails_for_long_is_flagged_and_stays_enabled(
+    gateway: Gateway, admin: Visitor, receiver: Receiver
+) -> None:
+    endpoint, _ = registered(admin, receiver.url)
+    assert "Failing" not in admin.opens(HOOKS).text
+    failing = "UPDATE webhook_endpoints SET failing_since = now() - interval '2 days' WHERE url = $1 RETURNING enabled"
+    assert fetch(gateway, failing, receiver.url)[0][0] is True
+    assert "Failing" in admin.opens(HOOKS).text
+    assert "Deliveries have failed since" in admin.opens(endpoint).text
+    assert ">2 days ago</time>" in admin.opens(f"{endpoint}/recover").text
+    assert "1 webhook endpoint is failing" in admin.opens(SANDBOX).text
+
+
 def test_deliveries_are_filtered_by_state_type_object_and_day(admin: Visitor, receiver: Receiver) -> None:
     endpoint, _ = registered(admin, receiver.url)
     for event_type in ("payment.created", "customer.created"):
@@ -445,6 +458,21 @@ def test_what_is_done_in_the_dashboard_stands_in_the_audit_log(admin: Visitor, r
     assert secret not in log
     assert "token=hidden" not in log
     once_it_says(admin, LOG, "No. 9")
+
+
+def test_a_refund_that_is_decided_in_the_dashboard_stands_in_the_audit_log(merchant: Merchant, admin: Visitor) -> None:
+    client = merchant.client()
+    payment = new_payment(merchant)
+    assert client.post(f"/test/payments/{payment['id']}/complete").status_code == 200
+    for way, fields, words in (
+        ("approve", {}, "approved a refund"),
+        ("reject", {"reason": "Not ours"}, "rejected a refund"),
+    ):
+        refund = client.post("/refunds", json={"payment_id": payment["id"], "amount": 1}).json()["data"]["id"]
+        page = f"{SANDBOX}/refunds/{refund}"
+        followed(admin, admin.sends(f"{page}/{way}", f"{page}/{way}", **fields))
+        assert done(admin, f"?object={refund}") == [words]
+    assert "Not ours" in admin.opens(LOG).text
 
 
 def test_the_audit_log_is_filtered_and_turned_page_by_page(merchant: Merchant, admin: Visitor) -> None:

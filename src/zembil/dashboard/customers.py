@@ -42,10 +42,10 @@ class CustomerPages:
         ]
 
     async def list(self, visit: Visit) -> Answer:
-        search = visit.value("search").strip()
+        parameters = visit.parameters
+        search = parameters.take("search", str.strip, "Give an e-mail address, a phone or an id.") or ""
         if ids.parsed(Prefix.CUSTOMER, search) is not None:
             return GoTo(f"{PATH}/{search}")
-        parameters = visit.parameters
         asked = taken_page(parameters, "customers", {"search": search}, has_offset=False, limit_default=ROWS)
         parameters.finish()
         async with reading(self.door.db) as conn:

@@ -1,7 +1,8 @@
 """One event: the bytes that every endpoint gets, and where they went."""
 
-import json
 from dataclasses import dataclass
+
+import msgspec
 
 from zembil import ids
 from zembil.dashboard import payments_queries, words
@@ -28,14 +29,14 @@ class EventPages:
             attempts = await payments_queries.list_attempts_of_events(conn, visit.account.id, [event_id])
         if payload is None:
             raise ResourceNotFound
-        document = json.loads(payload)
+        document = msgspec.json.decode(payload)
         object_id: str = document["data"]["object"]["id"]
         context = {
             "event_id": visit.value("id"),
             "type": document["type"],
             "object_id": object_id,
             "object_path": self._object_path(visit, object_id),
-            "body": json.dumps(document, indent=2, ensure_ascii=False),
+            "body": msgspec.json.format(payload, indent=2).decode(),  # its numbers as they were written
             "attempts": [
                 (
                     attempt,

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -78,11 +79,21 @@ class InboxPages:
             "address": address,
             "has_endpoint": bool(known.own),
             "kept": KEPT,
-            "requests": [
-                (str(request.id), request, _kind(request), self._verdict(request, known)) for request in requests
-            ],
+            "requests": await asyncio.to_thread(self._rows, requests, known),
         }
         return Page("inbox.html", context)
+
+    def _rows(
+        self, requests: Sequence[InboxRequest], known: "_Secrets"
+    ) -> Sequence[tuple[str, InboxRequest, str, bool | None]]:
+        """The requests with whether their signature is right; None if none came, or nothing is known to judge it by."""
+        own = [secret for _, secret in known.own]
+        return [
+            (str(request.id), request, _kind(request), diagnosis.is_right(signature, request.body, own))
+            if (signature := request.header(self._signature_header)) and (known.own or known.others)
+            else (str(request.id), request, _kind(request), None)
+            for request in requests
+        ]
 
     async def register(self, visit: Visit) -> Answer:
         async with transaction(self.door.db) as conn:
@@ -121,9 +132,9 @@ class InboxPages:
             "received": request.header(self._signature_header),
             "signature_header": self._signature_header,
             "expected": [(_named(endpoint), diagnosis.digest(secret, request.body)) for endpoint, secret in known.own],
-            "verdict": self._verdict(request, known),
+            "verdict": await self._verdict(request, known),
             "computed": computed,
-            "verdict_of_computed": _judged(computed, request, known) if computed else None,
+            "verdict_of_computed": await asyncio.to_thread(_judged, computed, request, known) if computed else None,
         }
         return Page("inbox_request.html", context)
 
@@ -131,10 +142,12 @@ class InboxPages:
     def _signature_header(self) -> str:
         return f"{self.door.settings.service_name}-signature"
 
-    def _verdict(self, request: InboxRequest, known: "_Secrets") -> Verdict | None:
+    async def _verdict(self, request: InboxRequest, known: "_Secrets") -> Verdict | None:
         """Of the signature that came; None if none came, or nothing is known to judge it by."""
         received = request.header(self._signature_header)
-        return _judged(received, request, known) if received and (known.own or known.others) else None
+        if not received or not (known.own or known.others):
+            return None
+        return await asyncio.to_thread(_judged, received, request, known)  # trying all that may be wrong takes a while
 
     async def _address(self, visit: Visit) -> str:
         async with transaction(self.door.db) as conn:

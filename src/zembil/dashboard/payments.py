@@ -172,6 +172,7 @@ class PaymentPages:
             "lines": timeline.lines(
                 happened,
                 clock_offset=account.clock_offset,
+                process_offset=self.door.clock.offset,
                 delivery_path=partial(self.door.record_path, visit, DELIVERIES_PATH),
             ),
         }

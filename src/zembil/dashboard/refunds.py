@@ -122,7 +122,7 @@ class RefundPages:
                     conn,
                     visit.account,
                     _refund_id(visit),
-                    by=visit.user_id,
+                    by=visit.principal.actor,
                     allow_self_approval=visit.account.allow_self_approval,
                     at=visit.at,
                 )
@@ -141,7 +141,9 @@ class RefundPages:
         path = f"{PATH}/{visit.value('id')}"
         try:
             async with transaction(self.door.db) as conn:
-                await operations.reject_refund(conn, visit.account, _refund_id(visit), reason=reason, at=visit.at)
+                await operations.reject_refund(
+                    conn, visit.account, _refund_id(visit), by=visit.principal.actor, reason=reason, at=visit.at
+                )
         except InvalidState as error:
             return GoTo(path, Notice(error.message, is_bad=True))
         self.bell.ring()

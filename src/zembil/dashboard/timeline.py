@@ -45,12 +45,18 @@ class DeliveryPath(Protocol):
     def __call__(self, delivery_id: str, /) -> str | None: ...
 
 
-def lines(happened: Happened, *, clock_offset: timedelta, delivery_path: DeliveryPath) -> list[Line]:
-    """In the order in which it happened."""
+def lines(
+    happened: Happened, *, clock_offset: timedelta, process_offset: timedelta, delivery_path: DeliveryPath
+) -> list[Line]:
+    """In the order in which it happened.
+
+    `clock_offset` is how far the account's clock is ahead now; `process_offset` how far the process's is behind the
+    database's: a request's id has the time of the process that took it.
+    """
     refunds = {refund.id: refund for refund in happened.refunds}
     told = {event.id: event for event in happened.events}
     found = [
-        *(_request(request, happened.events, clock_offset) for request in happened.requests),
+        *(_request(request, happened.events, clock_offset, process_offset) for request in happened.requests),
         *_charges(happened.charges),
         *(_event(event, refunds) for event in happened.events),
         *_attempts(happened.attempts, told, delivery_path),
@@ -58,9 +64,11 @@ def lines(happened: Happened, *, clock_offset: timedelta, delivery_path: Deliver
     return sorted(found, key=lambda line: line.at)  # stable: what came together stays in this order
 
 
-def _request(request: LoggedRequest, events: Iterable[EventRow], clock_offset: timedelta) -> Line:
-    """A request is on record in the database's time; the event that it caused says how far the account's was ahead."""
-    at = ids.created_at(request.id)
+def _request(
+    request: LoggedRequest, events: Iterable[EventRow], clock_offset: timedelta, process_offset: timedelta
+) -> Line:
+    """The event that a request caused says how far the account's clock was ahead then."""
+    at = ids.created_at(request.id) + process_offset
     offset = next((e.created_at - ids.created_at(e.id) for e in events if ids.created_at(e.id) >= at), clock_offset)
     request_id = ids.shown_request_id(request.id)
     kind = "good" if request.status < 400 else "wait" if request.status < 500 else "bad"

@@ -10,8 +10,6 @@ import msgspec
 from msgspec import Raw, Struct
 
 from zembil import ids, money
-from zembil.accounts.model import AuditAction
-from zembil.accounts.operations import audit
 from zembil.accounts.permissions import Permission
 from zembil.db.pool import Connection, Database, reading
 from zembil.errors import Fault, ResourceNotFound, ValidationError
@@ -93,12 +91,10 @@ class RefundEndpoints:
                 conn,
                 call.account,
                 _refund_id(call),
-                by=_user(call),
+                by=call.principal.actor,
                 allow_self_approval=call.account.allow_self_approval,
                 at=call.at,
             )
-            amount = money.shown(refund.amount_santim)
-            await _audit(conn, call, AuditAction.REFUND_APPROVED, amount=amount, requested_by=refund.requested_by)
             return _answer(call, refund)
 
         return await self._once(call, work)
@@ -108,9 +104,8 @@ class RefundEndpoints:
 
         async def work(conn: Connection) -> Answer:
             refund = await operations.reject_refund(
-                conn, call.account, _refund_id(call), reason=asked.reason, at=call.at
+                conn, call.account, _refund_id(call), by=call.principal.actor, reason=asked.reason, at=call.at
             )
-            await _audit(conn, call, AuditAction.REFUND_REJECTED, reason=asked.reason)
             return _answer(call, refund)
 
         return await self._once(call, work)
@@ -195,11 +190,6 @@ def _answer(call: Call, refund: Refund, *, status: int = 200) -> Answer:
 def _user(call: Call) -> str:
     """In whose name the key was made: a refund is asked for and approved by people."""
     return call.principal.actor.name
-
-
-async def _audit(conn: Connection, call: Call, action: AuditAction, **details: str | None) -> None:
-    refund_id = ids.shown(Prefix.REFUND, _refund_id(call))
-    await audit(conn, call.account.id, call.principal.actor, action, refund_id, at=call.at, **details)
 
 
 def _refund_id(call: Call) -> uuid.UUID:

@@ -7,7 +7,8 @@ from datetime import datetime
 from msgspec import Raw
 
 from zembil import ids, money
-from zembil.accounts.model import Account
+from zembil.accounts.model import Account, Actor, AuditAction
+from zembil.accounts.operations import audit
 from zembil.db.pool import Connection
 from zembil.errors import (
     Fault,
@@ -17,6 +18,7 @@ from zembil.errors import (
     ResourceNotFound,
     SelfApprovalForbidden,
 )
+from zembil.ids import Prefix
 from zembil.ledger.model import EntryKind
 from zembil.ledger.queries import insert_entries
 from zembil.ledger.rules import entry_for
@@ -86,21 +88,32 @@ def _demand_available(payment: Payment, asked_santim: int | None) -> int:
 
 
 async def approve_refund(
-    conn: Connection, account: Account, refund_id: uuid.UUID, *, by: str, allow_self_approval: bool, at: datetime
+    conn: Connection, account: Account, refund_id: uuid.UUID, *, by: Actor, allow_self_approval: bool, at: datetime
 ) -> Refund:
-    """Approve what another person asked for. Raises ResourceNotFound, InvalidState, SelfApprovalForbidden."""
+    """Approve what another person asked for; the audit log says who did.
+
+    Raises ResourceNotFound, InvalidState, SelfApprovalForbidden.
+    """
     refund = await _lock_pending(conn, account, refund_id)
-    if refund.requested_by == by and not allow_self_approval:
+    is_own = refund.requested_by == by.name
+    if is_own and not allow_self_approval:
         raise SelfApprovalForbidden("A refund is approved by another person than the one who asked for it.")
-    change = lifecycle.approved(refund, by=by, self_approval=refund.requested_by == by, at=account.now(at), send_at=at)
+    change = lifecycle.approved(refund, by=by.name, self_approval=is_own, at=account.now(at), send_at=at)
+    told = {"amount": money.shown(refund.amount_santim), "requested_by": refund.requested_by}
+    await audit(conn, account.id, by, AuditAction.REFUND_APPROVED, ids.shown(Prefix.REFUND, refund_id), at=at, **told)
     return await write(conn, account, change, at=at)
 
 
 async def reject_refund(
-    conn: Connection, account: Account, refund_id: uuid.UUID, *, reason: str | None, at: datetime
+    conn: Connection, account: Account, refund_id: uuid.UUID, *, by: Actor, reason: str | None, at: datetime
 ) -> Refund:
-    """Refuse a refund; what it had reserved is free again. Raises ResourceNotFound, InvalidState."""
+    """Refuse a refund, which the audit log says; what it had reserved is free again.
+
+    Raises ResourceNotFound, InvalidState.
+    """
     refund = await _lock_pending(conn, account, refund_id)
+    refund_name = ids.shown(Prefix.REFUND, refund_id)
+    await audit(conn, account.id, by, AuditAction.REFUND_REJECTED, refund_name, at=at, reason=reason)
     return await write(conn, account, lifecycle.rejected(refund, message=reason), at=at)
 
 

@@ -3,7 +3,7 @@
 import uuid
 from datetime import datetime
 
-from zembil.accounts.model import Account
+from zembil.accounts.model import Account, Actor, ActorKind
 from zembil.customers.operations import CustomerChange, CustomerOrder, create_customer, update_customer
 from zembil.db.pool import Connection
 from zembil.payments.model import FailureCode, Payment
@@ -17,6 +17,7 @@ from zembil.sandbox_tools import payments, queries
 from zembil.webhooks.model import EventType
 
 _AMOUNT_SANTIM = 10_000
+_SYSTEM = Actor(ActorKind.SYSTEM, SYSTEM)
 _NEVER_ANSWERS = "+251900000004"
 
 
@@ -74,7 +75,7 @@ async def _refund_event(
     refund = await refunds.request_refund(conn, account, order, by=SYSTEM, at=at)
     if event_type is EventType.REFUND_CREATED:
         return refund.id
-    refund = await refunds.approve_refund(conn, account, refund.id, by=SYSTEM, allow_self_approval=True, at=at)
+    refund = await refunds.approve_refund(conn, account, refund.id, by=_SYSTEM, allow_self_approval=True, at=at)
     match event_type:
         case EventType.REFUND_COMPLETED:
             await _settle(conn, account, refund, Succeeded(refund.amount_santim), at=at)

@@ -26,6 +26,17 @@ def digest(secret: str, body: bytes) -> str:
     return hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
 
 
+def is_right(signature: str, body: bytes, secrets: list[str]) -> bool:
+    """Whether a signature, the whole header or its digest alone, is that of a body with one of the secrets."""
+    given = _digest_in(signature)
+    return any(hmac.compare_digest(given.encode(), digest(secret, body).encode()) for secret in secrets)
+
+
+def _digest_in(signature: str) -> str:
+    match = _V1.search(signature)
+    return (match[1] if match else signature).strip()
+
+
 def judged(
     signature: str,
     body: bytes,
@@ -39,16 +50,15 @@ def judged(
 
     `other_secrets` are those of other endpoints, each with the name of its endpoint.
     """
-    match = _V1.search(signature)
-    given = (match[1] if match else signature).strip()
-    for secret in secrets:
-        if hmac.compare_digest(given.encode(), digest(secret, body).encode()):
-            return Verdict(True, "It is right: HMAC-SHA256 of the body as it came, with the secret of the endpoint.")
+    given = _digest_in(signature)
+    if is_right(signature, body, secrets):
+        return Verdict(True, "It is right: HMAC-SHA256 of the body as it came, with the secret of the endpoint.")
     for name, secret in other_secrets:
         if _is(given, secret.encode(), body):
             return Verdict(False, f"Wrong secret: it was made with the secret of another endpoint, {name}.")
+    others = list(_other_bodies(body, event_id=event_id, timestamp=timestamp))
     for secret in secrets:
-        for words in _mistakes(given, body, secret, event_id=event_id, timestamp=timestamp):
+        for words in _mistakes(given, body, secret, others):
             return Verdict(False, words)
     if not _HEX.fullmatch(given) or len(given) != 64:
         return Verdict(False, "It has not the form of a digest: 64 hexadecimal characters in lower case.")
@@ -59,7 +69,7 @@ def judged(
     )
 
 
-def _mistakes(given: str, body: bytes, secret: str, *, event_id: str, timestamp: str) -> Iterator[str]:
+def _mistakes(given: str, body: bytes, secret: str, others: list[tuple[str, bytes]]) -> Iterator[str]:
     """What was done instead, for each usual mistake that gives this signature."""
     key = secret.encode()
     if given.lower() == digest(secret, body):
@@ -69,12 +79,9 @@ def _mistakes(given: str, body: bytes, secret: str, *, event_id: str, timestamp:
     for words, other_key in _other_keys(secret):
         if _is(given, other_key, body):
             yield f"Wrong key: {words}. The key is the whole secret as text, with whsec_."
-    for words, message in _other_bodies(body):
+    for words, message in others:
         if _is(given, key, message):
             yield words
-    for prefix in (f"{timestamp}.", f"{event_id}.{timestamp}."):
-        if _is(given, key, prefix.encode() + body):
-            yield f"Too much was signed: {prefix[:60]} stands before the body. Here the body alone is signed."
     for name in ("sha1", "sha512", "md5"):
         if hmac.new(key, body, name).hexdigest() == given.lower():
             yield f"Another hash: it is HMAC with {name.upper()}; take SHA-256."
@@ -94,8 +101,11 @@ def _other_keys(secret: str) -> Iterator[tuple[str, bytes]]:
     yield "the secret with a line break at its end", f"{secret}\n".encode()
 
 
-def _other_bodies(body: bytes) -> Iterator[tuple[str, bytes]]:
-    """What the body becomes on its way through usual code, and how to say so."""
+def _other_bodies(body: bytes, *, event_id: str, timestamp: str) -> Iterator[tuple[str, bytes]]:
+    """What is signed instead of the body by usual code, and how to say so."""
+    for prefix in (f"{timestamp}.", f"{event_id}.{timestamp}."):
+        words = f"Too much was signed: {prefix[:60]} stands before the body. Here the body alone is signed."
+        yield words, prefix.encode("utf-8", "replace") + body
     for name, end in (("line break", b"\n"), ("line break (CR LF)", b"\r\n")):
         yield f"A trailing {name} was added to the body before it was signed.", body + end
     if (stripped := body.strip()) != body:
