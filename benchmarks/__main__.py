@@ -17,7 +17,8 @@ from benchmarks.figures import Benchmark, Figure
 
 _LOOK_SECONDS = 2
 NAMES = (
-    "create_payments", "rate_limits", "list_payments", "start", "first_attempt", "deliveries", "payment_page", "dashboard",
+    "create_payments", "rate_limits", "list_payments", "start", "first_attempt",
+    "deliveries", "payment_page", "dashboard",
 )  # fmt: skip
 
 

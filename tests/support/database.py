@@ -34,8 +34,8 @@ def stored_rows(gateway: Deployed, *accounts: int) -> dict[str, int]:
         """
         SELECT c.relname AS name
         FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
-        WHERE a.attname = 'account_id' AND c.relname <> 'api_requests' AND c.relkind IN ('r', 'p') AND NOT c.relispartition
-            AND c.relnamespace = 'public'::regnamespace
+        WHERE a.attname = 'account_id' AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+            AND c.relname <> 'api_requests' AND c.relnamespace = 'public'::regnamespace
         """,
     )
     names = sorted(row["name"] for row in tables)
