@@ -79,7 +79,7 @@ class KeyEndpoints:
             key, secret = await operations.create_key(conn, call.principal, order, at=call.at)
             return success(_shown(key, call.principal) | {"key": secret}, status=201)
 
-        return await self._once(call, work)
+        return await self._answered_to_its_user(call, work)
 
     async def list(self, call: Call) -> Answer:
         parameters = Parameters(call.query_string)
@@ -109,11 +109,11 @@ class KeyEndpoints:
                 _shown(new, call.principal) | {"key": secret, "replaces": _shown(old, call.principal)}, status=201
             )
 
-        answer = await self._once(call, work)
+        answer = await self._answered_to_its_user(call, work)
         self.key_ring.forget()
         return answer
 
-    async def _once(self, call: Call, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+    async def _answered_to_its_user(self, call: Call, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
         # The answer holds a key to act in the caller's name: another admin who repeats the request must not get it, or
         # could approve the refunds that they asked for themselves.
         key = call.key and call.key.of(call.principal.user_id)

@@ -81,7 +81,7 @@ class RefundEndpoints:
             refund = await operations.request_refund(conn, call.account, order, by=_user(call), at=call.at)
             return _answer(call, refund, status=201)
 
-        return await self._once(call, work)
+        return await self._told(call, work)
 
     async def approve(self, call: Call) -> Answer:
         parsed_body(ApproveRefund, call.body or b"{}")
@@ -97,7 +97,7 @@ class RefundEndpoints:
             )
             return _answer(call, refund)
 
-        return await self._once(call, work)
+        return await self._told(call, work)
 
     async def reject(self, call: Call) -> Answer:
         asked = parsed_body(RejectRefund, call.body or b"{}")
@@ -108,9 +108,10 @@ class RefundEndpoints:
             )
             return _answer(call, refund)
 
-        return await self._once(call, work)
+        return await self._told(call, work)
 
-    async def _once(self, call: Call, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+    async def _told(self, call: Call, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+        """Do the work once for its key; what it tells is sent without waiting for the next round."""
         answer = await self.once.answer(call.account.id, call.key, work, at=call.account_at)
         self.bell.ring()
         return answer

@@ -88,7 +88,7 @@ class SandboxEndpoints:
             now = await operations.advance_clock(conn, call.account, seconds=asked.advance_seconds, at=call.at)
             return success({"now": instants.shown(now)})
 
-        answer = await self._once(call, work)
+        answer = await self._told(call, work)
         self.key_ring.forget()
         return answer
 
@@ -99,7 +99,7 @@ class SandboxEndpoints:
             payload = await make_event(conn, call.account, asked.type, public_url=self.settings.public_url, at=call.at)
             return success(Raw(payload), status=201)
 
-        return await self._once(call, work)
+        return await self._told(call, work)
 
     async def resolve(self, call: Call) -> Answer:
         asked = parsed_body(ResolveCharge, call.body)
@@ -157,9 +157,10 @@ class SandboxEndpoints:
             payment = await decide(conn, named)
             return success(shown(payment, livemode=False, public_url=self.settings.public_url))
 
-        return await self._once(call, work)
+        return await self._told(call, work)
 
-    async def _once(self, call: Call, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+    async def _told(self, call: Call, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+        """Do the work once for its key; what it tells is sent without waiting for the next round."""
         answer = await self.once.answer(call.account.id, call.key, work, at=call.account_at)
         self.bell.ring()
         return answer

@@ -113,7 +113,7 @@ class DeliveryEndpoints:
             delivery = await operations.redeliver(conn, call.account, delivery_id, at=call.at)
             return success(_shown(delivery, call), status=201)
 
-        return await self._once(call, work)
+        return await self._told(call, work)
 
     async def recover(self, call: Call) -> Answer:
         asked = parsed_body(Recover, call.body)
@@ -125,7 +125,7 @@ class DeliveryEndpoints:
             count = await operations.recover(conn, call.account, endpoint_id, since=since, dry_run=dry_run, at=call.at)
             return success({"deliveries": count})
 
-        return await self._once(call, work)
+        return await self._told(call, work)
 
     async def send_test_event(self, call: Call) -> Answer:
         asked = parsed_body(SendTestEvent, call.body)
@@ -138,9 +138,10 @@ class DeliveryEndpoints:
             )
             return success(_shown(delivery, call), status=201)
 
-        return await self._once(call, work)
+        return await self._told(call, work)
 
-    async def _once(self, call: Call, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+    async def _told(self, call: Call, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+        """Do the work once for its key; what it tells is sent without waiting for the next round."""
         answer = await self.once.answer(call.account.id, call.key, work, at=call.account_at)
         self.bell.ring()
         return answer
