@@ -24,7 +24,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@touch $@
 
 .PHONY: test
-test: setup browser  ## Install and run the whole suite
+test: setup tools  ## Install and run the whole suite
 	@$(BIN)/pytest -n 2 --dist worksteal
 
 .PHONY: test-unit
@@ -54,12 +54,17 @@ types: setup  ## Check the types
 imports: setup  ## Check that imports point only down
 	@$(BIN)/lint-imports
 
-.PHONY: browser
-browser:  # The browser tests need Chromium; as root on Debian it is installed here
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
-	{ test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium fonts-noto-core >/dev/null; } || \
-	echo "Chromium is missing; the browser tests will fail. On Debian: apt-get install chromium" >&2
+.PHONY: tools
+tools: setup  # What the tests run besides Python; as root on Debian it is installed here
+	@ensure() { \
+		for program in $$1; do command -v "$$program" >/dev/null && return; done; \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$2 >/dev/null || \
+		echo "Some tests will fail. On Debian: apt-get install $$2" >&2; \
+	}; \
+	ensure "chromium chromium-browser google-chrome" "chromium fonts-noto-core"; \
+	ensure node nodejs; ensure npm "--no-install-recommends npm"; ensure php php-cli
+	@$(BIN)/python tests/support/verifiers/fetch.py
 
 .PHONY: bench
 bench: setup  ## Measure the speeds, side by side with PostgreSQL's own

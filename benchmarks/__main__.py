@@ -16,7 +16,16 @@ from rich.table import Table
 from benchmarks.figures import Benchmark, Figure
 
 _LOOK_SECONDS = 2
-NAMES = ("create_payments", "rate_limits", "list_payments", "start", "first_attempt", "payment_page", "dashboard")
+NAMES = (
+    "create_payments",
+    "rate_limits",
+    "list_payments",
+    "start",
+    "first_attempt",
+    "deliveries",
+    "payment_page",
+    "dashboard",
+)
 
 
 def main() -> None:

@@ -89,6 +89,14 @@ def developed(data: Path) -> Generator[Gateway]:
 
 
 @contextmanager
+def working(database_url: str, log: Path, environment: Mapping[str, str]) -> Generator[subprocess.Popen[bytes]]:
+    """`zembil worker` on a database that is migrated. It works already when this comes back, or will soon."""
+    settings = {"ZEMBIL_DATABASE_URL": database_url, "ZEMBIL_PUBLIC_URL": "https://pay.example.et"}
+    with _running([*_ZEMBIL, "worker"], {**os.environ, **settings, **environment}, log) as process:
+        yield process
+
+
+@contextmanager
 def answering(app: str, log: Path) -> Generator[str]:
     """uvicorn with an application that does nothing: what HTTP alone costs. Answers its address."""
     port = _free_port()

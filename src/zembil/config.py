@@ -38,6 +38,7 @@ class Settings:
     webhook_allow_networks: Networks = ()
     sandbox_webhook_allow_networks: Networks = ()
     database_connections_max: int = 20
+    history_days: int = 90  # how long events, deliveries and attempts are kept at least
     rate_limits: RateLimits = RateLimits()
     request_log_days: int = 30  # 0: no log
     trusted_proxies: Networks = ()  # whose X-Forwarded-For is believed
@@ -67,6 +68,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         webhook_allow_networks=reader.networks("ZEMBIL_WEBHOOK_ALLOW_CIDRS"),
         sandbox_webhook_allow_networks=reader.networks("ZEMBIL_SANDBOX_WEBHOOK_ALLOW_CIDRS"),
         database_connections_max=reader.whole_number("ZEMBIL_DATABASE_CONNECTIONS_MAX", 20, least=5, most=500),
+        history_days=reader.whole_number("ZEMBIL_HISTORY_DAYS", 90, least=30, most=36500),
         rate_limits=reader.rate_limits(RateLimits()),
         request_log_days=reader.whole_number("ZEMBIL_REQUEST_LOG_DAYS", 30, least=0, most=365),
         trusted_proxies=reader.networks("ZEMBIL_TRUSTED_PROXIES"),

@@ -11,7 +11,7 @@ from zembil.accounts.operations import seal_audit_log
 from zembil.config import Settings
 from zembil.db.clock import Clock
 from zembil.db.days import drop_days, make_days
-from zembil.db.migrate import make_months
+from zembil.db.migrate import drop_months, make_months
 from zembil.db.pool import Database, reading
 from zembil.errors import ServiceUnavailable
 from zembil.payments.charger import Charger
@@ -53,9 +53,12 @@ async def run_worker(db: Database, clock: Clock, settings: Settings, bell: Bell,
     async def measure_the_clock() -> None:
         await clock.measure(db)
 
-    async def make_the_months() -> None:
+    async def keep_the_months() -> None:
         async with reading(db) as conn:
             await make_months(conn, at=clock.now())
+            dropped = await drop_months(conn, before=clock.now() - timedelta(days=settings.history_days))
+        for month in dropped:
+            log.info("history.dropped", month=month)
 
     async def turn_the_days() -> None:
         async with reading(db) as conn:
@@ -77,7 +80,7 @@ async def run_worker(db: Database, clock: Clock, settings: Settings, bell: Bell,
         loops.create_task(_every(_PAYMENTS_SECONDS, work_on_refunds, stopping))
         loops.create_task(_every(_QUEUE_SECONDS, tidy_the_queue, stopping))
         loops.create_task(_every(_CLOCK_SECONDS, measure_the_clock, stopping))
-        loops.create_task(_every(_MONTHS_SECONDS, make_the_months, stopping))
+        loops.create_task(_every(_MONTHS_SECONDS, keep_the_months, stopping))
         loops.create_task(_every(_MONTHS_SECONDS, turn_the_days, stopping))
         loops.create_task(_every(_KEYS_SECONDS, forget_old_keys, stopping))
         loops.create_task(_every(_AUDIT_SECONDS, seal_the_audit_log, stopping))

@@ -1,6 +1,8 @@
 """Charging and cancelling over HTTP, and what the sandbox's numbers do."""
 
+import asyncio
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx2
@@ -18,8 +20,18 @@ from tests.support.money import (
     demand_books_that_balance,
     demand_refusal,
     found,
+    paid,
     story,
 )
+from zembil import ids
+from zembil.accounts.queries import find_account
+from zembil.db.pool import connected, reading
+from zembil.errors import InvalidState
+from zembil.ids import Prefix
+from zembil.payments.model import FailureCode
+from zembil.payments.operations import begin_charge, fail_unpushed
+from zembil.rails import rail_for
+from zembil.rails.rail import Wallet
 
 PERSON = "+251911223344"
 
@@ -64,6 +76,34 @@ def data_charge_id(answer: httpx2.Response) -> str:
     charge_id: str = answer.json()["data"]["charge"]["id"]
     assert charge_id.startswith("chg_")
     return charge_id
+
+
+def test_a_prompt_asked_for_at_creation_is_not_pushed_once_another_charge_was_first(
+    gateway: Gateway, merchant: Merchant
+) -> None:
+    api = merchant.client()
+    payment = created(api, customer={"phone": PERSON})
+    demand_refusal(charge(api, payment, "+251900000001"), 422, "insufficient_funds")
+    payment_id = ids.parsed(Prefix.PAYMENT, payment["id"])
+    account_id = account_of(gateway, merchant.sandbox["admin_key"])
+    assert payment_id is not None
+
+    async def push_late() -> None:
+        """As a worker does that had found the payment due before the merchant charged it."""
+        rail = rail_for(Wallet.TELEBIRR, livemode=False)
+        async with connected(gateway.database_url, connections_max=1) as db:
+            async with reading(db) as conn:
+                account = await find_account(conn, account_id)
+            assert account is not None
+            assert rail is not None
+            now = datetime.now(UTC)
+            await fail_unpushed(db, account, payment_id, FailureCode.PAYER_BUSY, public_url=gateway.origin, at=now)
+            with pytest.raises(InvalidState):
+                await begin_charge(db, account, payment_id, rail, phone=PERSON, pushed=True, at=now)
+
+    asyncio.run(push_late())
+    assert charges_of(gateway, merchant) == 1
+    assert found(api, payment)["status"] == "pending"
 
 
 def test_what_the_request_leaves_out_the_payment_says(merchant: Merchant) -> None:
@@ -117,6 +157,14 @@ def test_a_phone_is_prompted_three_times_in_ten_minutes(merchant: Merchant) -> N
     refused = charge(api, created(api))
     demand_refusal(refused, 429, "rate_limit_exceeded")
     assert int(refused.headers["retry-after"]) > 0
+
+
+def test_what_cannot_be_charged_says_so_also_where_the_phone_was_prompted_too_often(merchant: Merchant) -> None:
+    api = merchant.client()
+    completed = paid(api)
+    for _ in range(3):
+        assert charge(api, created(api)).status_code == 200
+    demand_refusal(charge(api, completed), 409, "invalid_state")
 
 
 def test_a_repeated_key_never_prompts_and_answers_how_the_charge_stands(gateway: Gateway, merchant: Merchant) -> None:
@@ -307,6 +355,14 @@ def test_an_event_of_every_type_can_be_brought_about(gateway: Gateway, merchant:
     assert api.get(f"/{kind}s/{event['data']['object']['id']}").status_code == 200
     assert what in story(gateway, event["data"]["object"])
     demand_books_that_balance(gateway, merchant)
+
+
+def test_what_one_transaction_books_is_kept_in_one_slot(gateway: Gateway, merchant: Merchant) -> None:
+    account = account_of(gateway, merchant.sandbox["admin_key"])
+    used = "SELECT count(DISTINCT slot) AS slots FROM ledger_balances WHERE account_id = $1"
+    assert merchant.client().post("/test/events", json={"type": "refund.completed"}).status_code == 201
+    entries = query(gateway, "SELECT count(*) AS n FROM ledger_entries WHERE account_id = $1", account)
+    assert (entries[0]["n"], query(gateway, used, account)[0]["slots"]) == (3, 1)
 
 
 def test_what_is_no_event_type_is_refused(shop: Merchant) -> None:

@@ -6,11 +6,14 @@ from typing import Any
 import pytest
 
 from tests.acceptance.test_dev import eventually
+from tests.acceptance.test_late_money import prompted_late_payer, returned, set_late_money
 from tests.support.database import account_of, query
 from tests.support.gateway import Gateway, Merchant
-from tests.support.money import PAYS, decide, demand_refusal, found, refund
+from tests.support.money import PAYS, advance, decide, demand_books_that_balance, demand_refusal, found, refund
 from tests.support.receiver import Receiver
+from zembil import ids
 from zembil.accounts.secrets import hashed
+from zembil.ids import Prefix
 
 ABEBE = {"email": "abebe@example.com", "phone": "+251911223344", "name": "Abebe Bikila"}
 
@@ -146,6 +149,16 @@ def test_a_change_is_told_with_what_was_before(merchant: Merchant, receiver: Rec
     assert events[2]["previous_attributes"] == {"name": ABEBE["name"]}
 
 
+def test_a_customer_may_be_changed_more_than_32767_times(gateway: Gateway, merchant: Merchant) -> None:
+    customer = created(merchant)
+    customer_id = ids.parsed(Prefix.CUSTOMER, customer["id"])
+    query(gateway, "UPDATE customers SET sequence = 32767 WHERE id = $1", customer_id)
+    answer = merchant.client().patch(f"/customers/{customer['id']}", json={"name": "Abebe B."})
+    assert (answer.status_code, answer.json()["data"]["name"]) == (200, "Abebe B.")
+    told = query(gateway, "SELECT type, sequence FROM events WHERE object_id = $1 ORDER BY sequence", customer_id)
+    assert [tuple(row) for row in told] == [("customer.created", 1), ("customer.updated", 32768)]
+
+
 def test_a_repeated_request_creates_and_changes_once(gateway: Gateway, merchant: Merchant) -> None:
     client = merchant.client()
     key = {"Idempotency-Key": "once"}
@@ -259,6 +272,34 @@ def test_a_customer_is_not_erased_while_money_is_on_its_way(gateway: Gateway, me
     phones = query(gateway, "SELECT phone FROM charges WHERE account_id = $1", account)
     assert [row["phone"] for row in phones] == ["", ""]
     assert client.get("/payments").json()["data"]["pagination"]["total"] == 2
+
+
+@pytest.mark.parametrize("policy", ["accept", "refund"])
+def test_a_customer_is_not_erased_while_late_money_is_waited_for(
+    gateway: Gateway, merchant: Merchant, policy: str
+) -> None:
+    set_late_money(gateway, merchant, policy)
+    client, customer = merchant.client(), created(merchant)
+    payment = prompted_late_payer(client, customer={"id": customer["id"]})
+    payment_id = ids.parsed(Prefix.PAYMENT, payment["id"])
+    path = f"/customers/{customer['id']}"
+
+    def states() -> list[str]:
+        return [row["state"] for row in query(gateway, "SELECT state FROM charges WHERE payment_id = $1", payment_id)]
+
+    advance(client, 121)
+    assert eventually(lambda: states() == ["failed"], seconds=10)
+    demand_refusal(client.delete(path), 409, "invalid_state")
+    advance(client, 180)
+    assert eventually(lambda: found(client, payment)["status"] == "cancelled", seconds=10)
+    demand_refusal(client.delete(path), 409, "invalid_state")
+    advance(client, 60)
+    if policy == "accept":
+        assert eventually(lambda: found(client, payment)["status"] == "completed", seconds=10)
+    else:
+        assert returned(client, payment)["status"] == "completed"
+    assert client.delete(path).status_code == 200
+    demand_books_that_balance(gateway, merchant)
 
 
 def test_a_key_that_may_no_longer_write_gets_no_replay(gateway: Gateway, merchant: Merchant) -> None:

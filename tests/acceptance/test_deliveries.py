@@ -17,7 +17,7 @@ import pytest
 from tests.acceptance.test_dev import eventually, running
 from tests.acceptance.test_main_job import is_a_standard_webhook, is_signed_as_the_contract_says
 from tests.support.database import account_of, query
-from tests.support.gateway import Gateway, Merchant
+from tests.support.gateway import Deployed, Gateway, Merchant
 from tests.support.receiver import Answer, AnsweredByHand, Receiver
 
 COFFEE = {"amount": 150.00, "currency": "ETB", "description": "ቡና"}
@@ -55,7 +55,7 @@ def advance(api: httpx2.Client, seconds: float) -> None:
     assert api.post("/test/clock", json={"advance_seconds": seconds}).status_code == 200
 
 
-def attempts(gateway: Gateway, merchant: Merchant, *, livemode: bool = False) -> list[Any]:
+def attempts(gateway: Deployed, merchant: Merchant, *, livemode: bool = False) -> list[Any]:
     """What is recorded of every attempt, with the endpoint's URL."""
     keys = merchant.live if livemode else merchant.sandbox
     return query(
@@ -77,7 +77,7 @@ def recorded_attempts(gateway: Gateway, merchant: Merchant) -> int:
     return sum(row["latency_ms"] is not None for row in attempts(gateway, merchant))
 
 
-def waiting(gateway: Gateway, merchant: Merchant) -> list[Any]:
+def waiting(gateway: Deployed, merchant: Merchant) -> list[Any]:
     """What waits, and until when: in the account's time, as attempts are recorded."""
     return query(
         gateway,
@@ -104,6 +104,16 @@ def ended(gateway: Gateway, merchant: Merchant) -> dict[str, tuple[str, int]]:
     )
     assert len({row["url"] for row in rows}) == len(rows)
     return {row["url"]: (row["status"], row["attempts_made"]) for row in rows}
+
+
+def worker_settings(gateway: Gateway) -> dict[str, str]:
+    """What another worker of the same deployment is started with."""
+    return {
+        "ZEMBIL_DATABASE_URL": gateway.database_url,
+        "ZEMBIL_SECRET_KEY": (gateway.data / "secret.key").read_text().strip(),
+        "ZEMBIL_PUBLIC_URL": "https://pay.example.et",
+        "ZEMBIL_SANDBOX_WEBHOOK_ALLOW_CIDRS": "127.0.0.0/8",
+    }
 
 
 # Answers
@@ -416,12 +426,7 @@ def test_when_every_place_is_taken_the_next_free_one_is_for_those_who_had_none(
 def test_any_number_of_workers_sends_each_delivery_once(
     gateway: Gateway, merchant: Merchant, receiver: Receiver
 ) -> None:
-    settings = {
-        "ZEMBIL_DATABASE_URL": gateway.database_url,
-        "ZEMBIL_SECRET_KEY": (gateway.data / "secret.key").read_text().strip(),
-        "ZEMBIL_PUBLIC_URL": "https://pay.example.et",
-        "ZEMBIL_SANDBOX_WEBHOOK_ALLOW_CIDRS": "127.0.0.0/8",
-    }
+    settings = worker_settings(gateway)
     api = merchant.client()
     register(api, receiver.url, "*")
     phones = ("+251900000000", "+251900000002")

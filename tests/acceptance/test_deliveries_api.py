@@ -148,6 +148,19 @@ def test_an_attempt_that_reached_nobody_tells_the_kind_of_error(merchant: Mercha
     assert attempt["error"] == "connection_refused"
 
 
+def test_a_delivery_and_its_attempts_are_seen_as_of_one_moment(merchant: Merchant) -> None:
+    api = merchant.client()
+    endpoint = register(api, NOWHERE, "payment.completed")
+    for _ in range(40):
+        made = api.post(f"/webhooks/{endpoint['id']}/test", json={"type": "payment.created"}).json()["data"]
+        attempts: list[dict[str, Any]] = []
+        while not attempts or "latency_ms" not in attempts[0]:
+            seen = delivery(api, made["id"])
+            attempts = seen["attempts"]
+            assert [attempt["number"] for attempt in attempts] == list(range(1, seen["attempts_made"] + 1))
+            assert all(attempt.get("error") != "unknown" for attempt in attempts)
+
+
 def test_a_list_of_deliveries_is_filtered_and_walked_while_they_end(
     merchant: Merchant, listen: Callable[[Answer], Receiver]
 ) -> None:

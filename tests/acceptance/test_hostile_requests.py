@@ -353,6 +353,8 @@ def test_who_does_not_finish_a_request_is_cut_off_and_nobody_waits_for_them(gate
     starts = {
         "a body, byte by byte": (slow_body, b" ", SLOW_BODY_SECONDS),
         "a body that never goes on": (slow_body, b"", SLOW_BODY_SECONDS),
+        "a body that never begins": (slow_stranger, b"", SLOW_BODY_SECONDS),
+        "chunks that never begin": (slow_chunks, b"", SLOW_BODY_SECONDS),
         "chunks, byte by byte": (slow_chunks, b"1\r\n \r\n", SLOW_BODY_SECONDS),
         "a body of nobody we know": (slow_stranger, b" ", SLOW_BODY_SECONDS),
         "a head, byte by byte": (GET_LINE + b"\r\nX-Note: ", b"x", SLOW_HEAD_SECONDS),

@@ -1,16 +1,23 @@
 """API keys: made, rolled and revoked by admins, shown once, and whoever loses one loses it at once."""
 
+import asyncio
 import time
+import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.support.database import query
+from tests.support.database import account_of, query
 from tests.support.gateway import Gateway, Merchant
-from zembil.accounts.secrets import hashed, is_api_key
+from zembil import ids
+from zembil.accounts.model import ApiKey, Role
+from zembil.accounts.queries import find_api_key, insert_api_key, insert_user, revoke_api_key, update_key_expiry
+from zembil.accounts.secrets import hashed, is_api_key, new_api_key
+from zembil.db.pool import connected, transaction
 
 
 def made(shop: Merchant, *, livemode: bool = False, **fields: Any) -> dict[str, Any]:
@@ -75,6 +82,51 @@ def test_a_replay_of_a_secret_is_for_admins_only(merchant: Merchant) -> None:
     assert merchant.client().post("/keys", json=body, headers=repeatable).status_code == 201
     answer = merchant.client(role="developer").post("/keys", json=body, headers=repeatable)
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "permission_denied")
+
+
+def colleague(gateway: Gateway, merchant: Merchant) -> httpx2.Client:
+    """Another admin of the merchant's sandbox."""
+    at, secret = datetime.now(UTC), new_api_key(livemode=False)
+    account_id = account_of(gateway, merchant.sandbox["admin_key"])
+    found = "SELECT merchant_id FROM accounts WHERE id = $1"
+    merchant_id: uuid.UUID = query(gateway, found, account_id)[0]["merchant_id"]
+    user_id = ids.new_id(at)
+    key = ApiKey(
+        account_id=account_id,
+        id=ids.new_id(at),
+        user_id=user_id,
+        name="Almaz's key",
+        role=Role.ADMIN,
+        last_four=secret[-4:],
+    )
+
+    async def hire() -> None:
+        async with connected(gateway.database_url, connections_max=1) as db, transaction(db) as conn:
+            await insert_user(conn, user_id, merchant_id, name="Almaz", role=Role.ADMIN)
+            await insert_api_key(conn, key, secret_hash=hashed(secret))
+
+    asyncio.run(hire())
+    return replace(merchant, sandbox={"admin_key": secret}).client()
+
+
+def test_nobody_gets_a_key_in_another_persons_name_by_repeating_their_request(
+    gateway: Gateway, merchant: Merchant
+) -> None:
+    api, almaz = merchant.client(), colleague(gateway, merchant)
+    repeatable = {"Idempotency-Key": "new-till-key"}
+    body = {"name": "Till", "role": "admin"}
+    first = api.post("/keys", json=body, headers=repeatable)
+    assert first.status_code == 201
+    refused = almaz.post("/keys", json=body, headers=repeatable)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (422, "idempotency_key_reused")
+    assert api.post("/keys", json=body, headers=repeatable).content == first.content
+    repeatable = {"Idempotency-Key": "roll-till-key"}
+    path = f"/keys/{first.json()['data']['id']}/roll"
+    rolled = almaz.post(path, headers=repeatable)
+    assert rolled.status_code == 201
+    refused = api.post(path, headers=repeatable)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (422, "idempotency_key_reused")
+    assert almaz.post(path, headers=repeatable).content == rolled.content
 
 
 def test_keys_are_listed_newest_first(merchant: Merchant) -> None:
@@ -233,3 +285,20 @@ def test_keys_are_for_admins_and_for_their_own_account(gateway: Gateway, merchan
     assert status(merchant, key["key"]) == 200
     for path in ("/keys/x", "/keys/key_00000000000000000000000000"):
         assert merchant.client().delete(path).status_code == 404
+
+
+def test_a_key_is_ended_in_its_own_account_only(gateway: Gateway, merchant: Merchant) -> None:
+    key_id = ids.parsed(ids.Prefix.KEY, made(merchant)["id"])
+    assert key_id is not None
+    here, there = (account_of(gateway, keys["admin_key"]) for keys in (merchant.sandbox, merchant.live))
+
+    async def end_from_there() -> tuple[ApiKey | None, ApiKey | None]:
+        async with connected(gateway.database_url, connections_max=1) as db, transaction(db) as conn:
+            before = await find_api_key(conn, here, key_id)
+            assert before is not None
+            await update_key_expiry(conn, replace(before, account_id=there, expires_at=datetime.now(UTC)))
+            await revoke_api_key(conn, there, key_id)
+            return before, await find_api_key(conn, here, key_id)
+
+    before, after = asyncio.run(end_from_there())
+    assert before == after

@@ -8,8 +8,9 @@ import httpx2
 import msgspec
 import pytest
 
+from tests.acceptance.test_charges import PERSON, press
 from tests.acceptance.test_dev import eventually
-from tests.acceptance.test_late_money import fail_to_return_a_surplus
+from tests.acceptance.test_late_money import fail_to_return_a_surplus, returned
 from tests.acceptance.test_management import in_doubt, zembil
 from tests.support.database import account_of, query
 from tests.support.gateway import Gateway, Merchant
@@ -21,8 +22,10 @@ from tests.support.money import (
     created,
     decide,
     demand_books_that_balance,
+    demand_refusal,
     found,
     paid,
+    pushed,
     refund,
     story,
 )
@@ -139,6 +142,82 @@ def test_whoever_resolves_a_charge_is_recorded_with_what_they_said(gateway: Gate
     demand_books_in_order(gateway, merchant)
 
 
+@pytest.mark.parametrize(("finding", "status"), [("succeeded", "completed"), ("failed", "failed")])
+def test_money_with_another_charges_receipt_is_not_counted_before_the_operator_says_so(
+    gateway: Gateway, merchant: Merchant, finding: str, status: str
+) -> None:
+    api = merchant.client()
+    first, second = paid(api), pushed(api, PERSON)
+    assert eventually(lambda: story(gateway, second) == ["created", "pending"], seconds=10)
+    charges = "SELECT id, rail_reference FROM charges WHERE payment_id = $1"
+    (paid_by,), (open_charge,) = (
+        query(gateway, charges, ids.parsed(Prefix.PAYMENT, payment["id"])) for payment in (first, second)
+    )
+    query(gateway, "UPDATE charges SET rail_reference = NULL WHERE id = $1", open_charge["id"])
+    given = "UPDATE charges SET rail_reference = $2 WHERE id = $1"
+    query(gateway, given, paid_by["id"], open_charge["rail_reference"])
+    press(second, "approve")
+    charge = {"id": ids.shown(Prefix.CHARGE, open_charge["id"])}
+    assert eventually(lambda: why(gateway, charge) == "the wallet names the receipt of another charge", seconds=10)
+    assert story(gateway, second) == ["created", "pending", "processing"]
+    assert balances(gateway, merchant)["merchant_balance"] == 10_000
+    assert resolve(gateway, charge, finding)["status"] == status
+    assert balances(gateway, merchant)["merchant_balance"] == (20_000 if finding == "succeeded" else 10_000)
+    demand_books_in_order(gateway, merchant)
+
+
+def other_amount(gateway: Gateway, merchant: Merchant) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A payment of 100 birr and its charge, of which the network says that 50 came."""
+    doubt = in_doubt(gateway, merchant)
+    charge = {"id": doubt["charge"]}
+    notify(gateway, merchant, charge, 5_000)
+    return {"id": doubt["payment"]}, charge
+
+
+def test_another_amount_than_was_asked_for_is_credited_to_nobody_and_returned_on_the_operators_word(
+    gateway: Gateway, merchant: Merchant
+) -> None:
+    api = merchant.client()
+    payment, charge = other_amount(gateway, merchant)
+    assert listed(gateway, charge)["why"] == "another amount came: 50.00 ETB"
+    for finding in ("succeeded", "failed"):
+        demand_unresolvable(gateway, charge, finding, "50.00 ETB came by this charge")
+    in_the_sandbox = api.post(f"/test/charges/{charge['id']}/resolve", json={"outcome": "succeeded"})
+    demand_refusal(in_the_sandbox, 409, "invalid_state")
+    assert (found(api, payment)["status"], balances(gateway, merchant)) == ("pending", {})
+    assert resolve(gateway, charge, "surplus")["status"] == "failed"  # it was pushed, so there is no other try
+    back = returned(api, payment)
+    assert (back["amount"], back["requested_by"]) == (50, "system")
+    assert story(gateway, payment) == ["created", "pending", "failed"]
+    assert found(api, payment)["amount_refunded"] == 0
+    kinds = [entry["kind"] for entry in api.get("/ledger/entries").json()["data"]["entries"]]
+    assert kinds == ["refund_completed", "refund_approved", "charge_surplus"]
+    assert set(balances(gateway, merchant).values()) == {0}
+    details = {"finding": "surplus", "reason": "telebirr's statement", "status": "failed"}
+    assert audited(gateway, charge) == [("Almaz", "charge.resolved", details)]
+    demand_unresolvable(gateway, charge, "surplus", "zembil doubt list")
+    demand_books_in_order(gateway, merchant)
+
+
+def test_the_payments_amount_that_comes_after_another_completes_the_payment(
+    gateway: Gateway, merchant: Merchant
+) -> None:
+    payment, charge = other_amount(gateway, merchant)
+    notify(gateway, merchant, charge)
+    assert found(merchant.client(), payment)["status"] == "completed"
+    assert balances(gateway, merchant)["merchant_balance"] == 10_000
+    assert why(gateway, charge) is None
+    demand_books_in_order(gateway, merchant)
+
+
+def test_there_is_no_surplus_where_no_other_amount_came(gateway: Gateway, merchant: Merchant) -> None:
+    charge = {"id": in_doubt(gateway, merchant)["charge"]}
+    demand_unresolvable(gateway, charge, "surplus", "No other amount")
+    assert resolve(gateway, charge, "failed")["status"] == "failed"
+    refunded = refund_in_doubt(gateway, merchant, "needs_review")
+    demand_unresolvable(gateway, refunded, "surplus", "Only a charge")
+
+
 @pytest.mark.parametrize("state", ["in_doubt", "needs_review"])
 @pytest.mark.parametrize(("finding", "status"), [("succeeded", "completed"), ("failed", "failed")])
 def test_the_operator_says_what_became_of_a_refund(
@@ -198,8 +277,8 @@ def test_a_refund_that_the_network_once_had_is_not_sent_again(gateway: Gateway, 
 # Money that went after all
 
 
-def notify(gateway: Gateway, merchant: Merchant, asked: dict[str, Any]) -> None:
-    """The network says of its own accord that a refund was paid."""
+def notify(gateway: Gateway, merchant: Merchant, thing: dict[str, Any], amount_santim: int = 10_000) -> None:
+    """The network says of its own accord that a charge or a refund was paid."""
 
     async def receive() -> None:
         settings = config.Settings(database_url=gateway.database_url, secret_key=bytes(32))
@@ -210,9 +289,9 @@ def notify(gateway: Gateway, merchant: Merchant, asked: dict[str, Any]) -> None:
                 account = await find_account(conn, account_of_key)
             assert account is not None
             charger = Charger(db, clock, settings, Bell())
-            refund_id = ids.parsed(Prefix.REFUND, asked["id"])
-            assert refund_id is not None
-            body = msgspec.json.encode(NetworkNotification(refund_id, Step.PAID, 10_000))
+            reference = ids.parsed(Prefix(thing["id"][:4]), thing["id"])
+            assert reference is not None
+            body = msgspec.json.encode(NetworkNotification(reference, Step.PAID, amount_santim))
             for wallet in (Wallet.MPESA, Wallet.TELEBIRR):  # the first never had it
                 await rail_notifications.receive(charger, account, wallet, body)
 

@@ -1,5 +1,6 @@
 """Rotation of a signing secret: nobody who verifies with a secret that counts sees a failure, and none counts after."""
 
+import base64
 import time
 from datetime import datetime
 from typing import Any
@@ -7,12 +8,17 @@ from typing import Any
 import httpx2
 import pytest
 import standardwebhooks
+from cryptography.exceptions import InvalidTag
 
-from tests.acceptance.test_deliveries import create, register
+from tests.acceptance.test_deliveries import create, register, waiting
+from tests.acceptance.test_dev import eventually
 from tests.acceptance.test_main_job import is_a_standard_webhook, is_signed_as_the_contract_says
 from tests.support.database import account_of, query
 from tests.support.gateway import Gateway, Merchant
 from tests.support.receiver import Received, Receiver
+from tests.support.verifiers import EXAMPLE_VERIFIERS, LIBRARIES, Case
+from zembil.accounts import secrets
+from zembil.webhooks.operations import secret_binding
 
 DAY = 86_400
 
@@ -62,6 +68,30 @@ def demand_only(received: Received, secret: str, *former: str) -> None:
             is_a_standard_webhook(received, other)
 
 
+def who_verifies_sees(
+    told: list[Received],
+    old: str,
+    new: str,
+    *,
+    contract: tuple[bool, bool],
+    standard: tuple[bool, bool] = (True, True),
+) -> None:
+    """Who knows the old secret and who knows the new one: whether either signature is right to them, in all of these.
+
+    The contract's receiver looks at the contract's header and at nothing else. The code that we publish looks at the
+    header of the next secret too, so that it may know either.
+    """
+    for secret, contract_is_right, standard_is_right in zip((old, new), contract, standard, strict=True):
+        assert {is_signed_as_the_contract_says(received, secret) for received in told} == {contract_is_right}
+        cases = [Case(secret, received.headers, received.body.decode()) for received in told]
+        for library in LIBRARIES:
+            assert {verdict.webhook_signature for verdict in library(cases)} == {standard_is_right}
+        for example in EXAMPLE_VERIFIERS:
+            verdicts = example(cases)
+            assert {verdict.webhook_signature for verdict in verdicts} == {standard_is_right}
+            assert {verdict.zembil_signature for verdict in verdicts} == {standard_is_right}
+
+
 def test_receivers_see_no_failure_while_a_secret_is_rotated_with_an_overlap(
     merchant: Merchant, receiver: Receiver
 ) -> None:
@@ -85,6 +115,8 @@ def test_receivers_see_no_failure_while_a_secret_is_rotated_with_an_overlap(
     after = [received for received in told if "zembil-signature-next" not in received.headers]
     assert during
     assert after
+    who_verifies_sees(during, old, new, contract=(True, False))
+    who_verifies_sees(after, old, new, contract=(False, True), standard=(False, True))
     for received in during:
         assert int(received.headers["zembil-timestamp"]) <= switch
         demand_both(received, old, new)
@@ -156,6 +188,47 @@ def test_a_rotation_is_repeated_with_its_key_and_its_answer_is_stored_sealed(
     assert [row["is_sealed"] for row in rows] == [True]
     assert b"whsec_" not in rows[0]["answer"]
     assert merchant.client(role="read_only").post(path, headers=key).status_code == 403
+
+
+def test_a_secret_is_stored_sealed_and_opens_in_its_own_row_alone(gateway: Gateway, merchant: Merchant) -> None:
+    api = merchant.client()
+    endpoints = [register(api, "http://shop.example.et/hooks") for _ in range(2)]
+    rotated = rotate(api, endpoints[0], overlap_seconds=600)
+    account = account_of(gateway, merchant.sandbox["admin_key"])
+    rows = query(gateway, "SELECT * FROM webhook_endpoints WHERE account_id = $1 ORDER BY id", account)
+    told = [endpoints[0]["secret"], rotated["secret"], endpoints[1]["secret"]]
+    sealed: list[bytes] = [rows[0]["sealed_secret"], rows[0]["sealed_next_secret"], rows[1]["sealed_secret"]]
+    key = base64.b64decode((gateway.data / "secret.key").read_text())
+    one, other = (secret_binding(account, row["id"]) for row in rows)
+    assert [secrets.unseal(key, sealed[n], bound_to=to) for n, to in ((0, one), (1, one), (2, other))] == told
+    for number, wrong in ((0, other), (1, other), (2, one), (0, secret_binding(account + 1, rows[0]["id"]))):
+        with pytest.raises(InvalidTag):
+            secrets.unseal(key, sealed[number], bound_to=wrong)
+    for row in rows:  # and it stands nowhere else, neither as text nor as the bytes that it is made of
+        stored = repr(dict(row))
+        assert "whsec_" not in stored
+        assert not any(base64.b64decode(secret.removeprefix("whsec_")) in one for secret in told for one in sealed)
+
+
+def test_a_secret_moved_to_another_row_signs_nothing(gateway: Gateway, merchant: Merchant, receiver: Receiver) -> None:
+    api = merchant.client()
+    register(api, receiver.url)
+    foreign = register(api, "http://127.0.0.1:9/", "payment.completed")
+    account = account_of(gateway, merchant.sandbox["admin_key"])
+    query(
+        gateway,
+        """
+        UPDATE webhook_endpoints e SET sealed_secret = f.sealed_secret FROM webhook_endpoints f
+        WHERE e.account_id = $1 AND f.account_id = $1 AND e.url = $2 AND f.url = $3
+        """,
+        account,
+        receiver.url,
+        foreign["url"],
+    )
+    create(api)
+    assert eventually(lambda: [row["attempts_made"] for row in waiting(gateway, merchant)] == [1])
+    time.sleep(0.5)
+    assert receiver.received == []
 
 
 @pytest.mark.parametrize("seconds", [-1, 604_801, 1.5, "60", True])

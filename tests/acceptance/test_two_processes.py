@@ -16,11 +16,14 @@ from tests.support.database import account_of, query
 from tests.support.gateway import Gateway, Merchant
 from tests.support.money import demand_books_that_balance
 from tests.support.serving import serving
+from zembil.db.pool import connection
 
 Start = Callable[..., Gateway]
 
 KEYS = 100
 UNLIMITED = {"ZEMBIL_RATE_LIMIT_SANDBOX": "0"}
+HELD_SECONDS = 0.4  # until both processes have everything of a round in their queues
+HELD_KEY = "INSERT INTO idempotency_keys (account_id, key, fingerprint, created_at) VALUES ($1, $2, $3, now())"
 DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
 
 
@@ -45,20 +48,41 @@ def write(
             base_url=f"{merchant.origin}/sandbox/v1", headers=headers, timeout=httpx2.Timeout(60, pool=None)
         ) as api:
             for numbers in rounds:
-                await asyncio.to_thread(together.wait, 60)
+                await asyncio.to_thread(together.wait, 60)  # all of the last round is answered
+                await asyncio.to_thread(together.wait, 60)  # and the middle is held
                 answers.extend(await asyncio.gather(*(ask(api, number) for number in numbers)))
 
     asyncio.run(go())
+
+
+def stop_each_round_in_the_middle(
+    database_url: str, account: int, rounds: list[list[int]], together: threading.Barrier
+) -> None:
+    """Hold a key in the middle until both wait for it, each with half of the keys that the other wants next."""
+
+    async def hold() -> None:
+        async with connection(database_url) as conn:
+            for numbers in rounds:
+                await asyncio.to_thread(together.wait, 60)
+                await conn.execute("BEGIN")
+                for number in numbers[KEYS // 2 : KEYS // 2 + 2]:  # one of those with a reference, one without
+                    await conn.execute(HELD_KEY, account, f"key-{number}", bytes(32))
+                await asyncio.to_thread(together.wait, 60)
+                await asyncio.sleep(HELD_SECONDS)
+                await conn.execute("ROLLBACK")
+
+    asyncio.run(hold())
 
 
 def demand_no_error_in_opposite_order(start: Start, log: Path, *, rounds: int) -> None:
     """In each round both write the same new keys, one upwards and one downwards."""
     gateway = start(environment=UNLIMITED)
     merchant = gateway.merchant
+    account = account_of(gateway, merchant.sandbox["admin_key"])
     deadlocks = query(gateway, DEADLOCKS)[0]["deadlocks"]
     upwards = [list(range(n * KEYS, (n + 1) * KEYS)) for n in range(rounds)]
     downwards = [numbers[::-1] for numbers in upwards]
-    together = threading.Barrier(2)
+    together = threading.Barrier(3)
     answers: list[tuple[int, httpx2.Response]] = []
     with (
         serving(gateway.database_url, log.with_name("one.log"), **UNLIMITED) as one,
@@ -70,6 +94,7 @@ def demand_no_error_in_opposite_order(start: Start, log: Path, *, rounds: int) -
         ]
         for client in clients:
             client.start()
+        stop_each_round_in_the_middle(gateway.database_url, account, upwards, together)
         for client in clients:
             client.join(timeout=300)
 
@@ -80,7 +105,6 @@ def demand_no_error_in_opposite_order(start: Start, log: Path, *, rounds: int) -
         if answer.status_code == 201:
             made[number].add(answer.json()["data"]["id"])
     assert {number: len(payments) for number, payments in made.items()} == dict.fromkeys(range(rounds * KEYS), 1)
-    account = account_of(gateway, merchant.sandbox["admin_key"])
     rows = query(gateway, "SELECT id FROM payments WHERE account_id = $1", account)
     assert len(rows) == rounds * KEYS
     # PostgreSQL counts a deadlock some time after it has ended it.

@@ -15,10 +15,14 @@ from zembil.accounts.model import Account, LateMoney, Principal, Role
 from zembil.config import RateLimits
 from zembil.db.pool import connected
 from zembil.errors import RateLimitExceeded
+from zembil.web import rate_limits as web_rate_limits
 from zembil.web.rate_limits import RateLimiter
 
 WINDOW_SECONDS, BLOCK_SECONDS = 1.0, 0.05
 LIMIT = 60
+# Where nothing is waited for, nothing is shortened: a busy machine may hold a process up for longer than a short block
+# lasts, and what was left of the block then counts as spent.
+IN_SERVICE = (web_rate_limits.WINDOW_SECONDS, web_rate_limits.BLOCK_SECONDS)
 
 # Accounts of nobody: leases ask for none, and no two tests share one.
 _account_ids = iter(random.sample(range(10**9, 10**12), 1000))
@@ -30,11 +34,16 @@ def principal(*, livemode: bool = False, rate_limit: int | None = None) -> Princ
 
 
 @asynccontextmanager
-async def process(gateway: Gateway, limit: int = LIMIT) -> AsyncGenerator[RateLimiter]:
+async def process(
+    gateway: Gateway,
+    limit: int = LIMIT,
+    times: tuple[float, float] = (WINDOW_SECONDS, BLOCK_SECONDS),
+) -> AsyncGenerator[RateLimiter]:
     """A limiter as a process of its own has it: a pool of its own, and nothing in common but the database."""
     async with connected(gateway.database_url, connections_max=4) as db:
+        window_seconds, block_seconds = times
         limiter = RateLimiter(
-            db, RateLimits(sandbox=limit, live=limit), window_seconds=WINDOW_SECONDS, block_seconds=BLOCK_SECONDS
+            db, RateLimits(sandbox=limit, live=limit), window_seconds=window_seconds, block_seconds=block_seconds
         )
         running = asyncio.create_task(limiter.run())
         yield limiter
@@ -61,10 +70,10 @@ def most_in_a_window(admitted_at: list[float], seconds: float = WINDOW_SECONDS) 
 
 async def test_a_burst_up_to_the_limit_is_allowed_and_not_one_more(gateway: Gateway) -> None:
     who = principal()
-    async with process(gateway) as limiter:
+    async with process(gateway, times=IN_SERVICE) as limiter:
         began = time.monotonic()
         answers = await asyncio.gather(*(is_admitted(limiter, who) for _ in range(3 * LIMIT)))
-        assert time.monotonic() - began < WINDOW_SECONDS
+        assert time.monotonic() - began < web_rate_limits.WINDOW_SECONDS
         assert sum(answers) == LIMIT
 
 
@@ -116,13 +125,13 @@ async def test_a_slow_client_is_never_refused(gateway: Gateway) -> None:
 async def test_a_lower_limit_of_a_key_counts_within_its_accounts(gateway: Gateway) -> None:
     who = principal(rate_limit=7)
     everyone = Principal(who.account, uuid.uuid4(), who.user_id, who.role, None)
-    async with process(gateway) as limiter:
+    async with process(gateway, times=IN_SERVICE) as limiter:
         assert sum([await is_admitted(limiter, who) for _ in range(20)]) == 7
         assert sum([await is_admitted(limiter, everyone) for _ in range(LIMIT)]) == LIMIT - 7
 
 
 async def test_accounts_do_not_count_for_each_other(gateway: Gateway) -> None:
-    async with process(gateway, 5) as limiter:
+    async with process(gateway, 5, times=IN_SERVICE) as limiter:
         for who in (principal(), principal(livemode=True), principal()):
             assert sum([await is_admitted(limiter, who) for _ in range(10)]) == 5
 

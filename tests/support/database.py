@@ -3,12 +3,12 @@
 import asyncio
 from typing import Any
 
-from tests.support.gateway import Gateway
+from tests.support.gateway import Deployed
 from zembil.accounts.secrets import hashed
 from zembil.db.pool import connection
 
 
-def query(gateway: Gateway, statement: str, *values: object) -> list[Any]:
+def query(gateway: Deployed, statement: str, *values: object) -> list[Any]:
     """The rows of a statement."""
 
     async def fetch() -> list[Any]:
@@ -19,12 +19,12 @@ def query(gateway: Gateway, statement: str, *values: object) -> list[Any]:
     return asyncio.run(fetch())
 
 
-def account_of(gateway: Gateway, key: str) -> int:
+def account_of(gateway: Deployed, key: str) -> int:
     """The account that a key opens."""
     return query(gateway, "SELECT account_id FROM api_keys WHERE secret_hash = $1", hashed(key))[0]["account_id"]
 
 
-def stored_rows(gateway: Gateway, *accounts: int) -> dict[str, int]:
+def stored_rows(gateway: Deployed, *accounts: int) -> dict[str, int]:
     """How many rows these accounts have in each table, and how far their clocks were moved."""
     tables = query(
         gateway,

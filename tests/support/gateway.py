@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import httpx2
 import psutil
@@ -47,6 +47,27 @@ class Merchant:
     def close(self) -> None:
         for client in self._clients:
             client.close()
+
+
+class Deployed(Protocol):
+    """A running Zembil: where it answers, and what it stores."""
+
+    @property
+    def origin(self) -> str: ...
+
+    @property
+    def database_url(self) -> str: ...
+
+
+def new_merchant(deployed: Deployed, name: str) -> Merchant:
+    """A merchant with the keys of both environments."""
+
+    async def create() -> Merchant:
+        async with connected(deployed.database_url, connections_max=1) as db:
+            new = await create_merchant(db, name, at=datetime.now(UTC))
+        return Merchant(deployed.origin, named(new.sandbox), named(new.live))
+
+    return asyncio.run(create())
 
 
 class Gateway:
@@ -92,12 +113,7 @@ class Gateway:
         return self.ready["database_url"]
 
     def new_merchant(self, name: str = "Abebe's shop") -> Merchant:
-        async def create() -> Merchant:
-            async with connected(self.database_url, connections_max=1) as db:
-                new = await create_merchant(db, name, at=datetime.now(UTC))
-            return Merchant(self.origin, named(new.sandbox), named(new.live))
-
-        return asyncio.run(create())
+        return new_merchant(self, name)
 
     def stop(self) -> int:
         """Ask it to stop, as Ctrl-C or an operator would; answers its exit status."""

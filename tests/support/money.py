@@ -99,7 +99,8 @@ def demand_books_that_balance(gateway: Gateway, merchant: Merchant) -> None:
             (SELECT coalesce(sum(amount_santim), 0)::bigint FROM payments WHERE account_id = $1 AND status = 'completed'
             )
                 AS paid,
-            (SELECT coalesce(sum(received_santim), 0)::bigint FROM charges WHERE account_id = $1) AS surplus,
+            (SELECT coalesce(sum(received_santim), 0)::bigint FROM charges WHERE account_id = $1 AND state = 'surplus')
+                AS surplus,
             coalesce(sum(amount_santim) FILTER (WHERE state = 'completed'), 0)::bigint AS gone,
             coalesce(sum(amount_santim) FILTER (WHERE state NOT IN ('pending_approval', 'completed', 'failed')), 0)
                 ::bigint AS in_transit,

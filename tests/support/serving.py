@@ -1,23 +1,66 @@
-"""A `zembil serve` of our own on a database that is there already: another process of the same deployment."""
+"""A `zembil serve` of our own: another process of the same deployment, or a deployment by itself."""
 
 import base64
+import json
 import os
 import secrets
 import socket
 import subprocess
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx2
 
-from tests.support.gateway import START_SECONDS_MAX, STOP_SECONDS_MAX, ZEMBIL
+from tests.support.database import query
+from tests.support.gateway import START_SECONDS_MAX, STOP_SECONDS_MAX, ZEMBIL, Gateway, Merchant, new_merchant
 
 
 @contextmanager
 def serving(database_url: str, log: Path, **settings: str) -> Generator[str]:
-    """A process with these settings, without a worker; its origin."""
+    """A process with these settings on a database that is there already, without a worker; its origin."""
+    with _process(database_url, log, settings, "--no-worker") as (origin, _):
+        yield origin
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One process with API and worker, and what the tests look at from outside."""
+
+    origin: str
+    database_url: str
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def new_merchant(self) -> Merchant:
+        return new_merchant(self, "Abebe's shop")
+
+
+@contextmanager
+def deployed(gateway: Gateway, log: Path, **settings: str) -> Generator[Deployment]:
+    """A deployment with these settings, on a new database of the gateway's PostgreSQL."""
+    name = f"zembil_{secrets.token_hex(8)}"
+    query(gateway, f"CREATE DATABASE {name}")
+    database_url = urlsplit(gateway.database_url)._replace(path=f"/{name}").geturl()
+    with _process(database_url, log, settings) as (origin, process):
+        yield Deployment(origin, database_url, process, log)
+
+
+def names_as_told(directory: Path, table: Mapping[str, list[list[str]]]) -> dict[str, str]:
+    """Settings of a process to which names mean what this table says; see names/sitecustomize.py."""
+    path = directory / "names.json"
+    path.write_text(json.dumps(table))
+    found_first = [str(Path(__file__).with_name("names")), os.environ.get("PYTHONPATH", "")]
+    return {"ZEMBIL_TEST_NAMES": str(path), "PYTHONPATH": os.pathsep.join(filter(None, found_first))}
+
+
+@contextmanager
+def _process(
+    database_url: str, log: Path, settings: Mapping[str, str], *arguments: str
+) -> Generator[tuple[str, "subprocess.Popen[bytes]"]]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -29,7 +72,7 @@ def serving(database_url: str, log: Path, **settings: str) -> Generator[str]:
     }
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [*ZEMBIL, "serve", "--no-worker", "--port", str(port)],
+            [*ZEMBIL, "serve", *arguments, "--port", str(port)],
             stdout=output,
             stderr=output,
             env={**os.environ, **environment},
@@ -38,7 +81,7 @@ def serving(database_url: str, log: Path, **settings: str) -> Generator[str]:
     try:
         origin = f"http://127.0.0.1:{port}"
         _wait_until_it_answers(origin, process, log)
-        yield origin
+        yield origin, process
     finally:
         process.terminate()
         process.wait(timeout=STOP_SECONDS_MAX)

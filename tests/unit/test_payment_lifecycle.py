@@ -123,7 +123,7 @@ BECOMES: dict[str, dict[ChargeState, ChargeState | None]] = {
     "succeeded, another amount": dict.fromkeys((S, A, P, D, R), R),
     "failed": dict.fromkeys((S, A, P, D, R), ChargeState.FAILED),
     "cancelled": dict.fromkeys((S, A, P, D, R), ChargeState.CANCELLED),
-    "not sent": dict.fromkeys((S, A, P, D, R), ChargeState.FAILED),
+    "not sent": {S: ChargeState.FAILED, A: D, P: D, D: ChargeState.FAILED, R: ChargeState.FAILED},
     "not found": dict.fromkeys((S, A, P, D, R), D),
     "unknown": dict.fromkeys((S, A, P, D, R), D),
 }
@@ -209,6 +209,79 @@ def test_money_of_another_amount_completes_nothing() -> None:
         assert change.charge is not None
         assert change.payment == PAYMENT
         assert (change.charge.raw_code, change.charge.ask_at) == ("amount_differs", None)
+        assert change.charge.received_santim == (santim or None)
+
+
+def other_amount_came(*, pushed: bool = False, charges_sent: int = 1) -> tuple[Payment, Charge]:
+    payment = replace(PAYMENT, charges_sent=charges_sent)
+    return changed(charge_in(P, pushed=pushed), Succeeded(5_000), payment=payment)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [Failed("declined"), Cancelled(), AwaitingCustomer(), InProgress(), NotFound(), NotSent("cut"), Unknown("cut")],
+)
+def test_another_amount_that_came_stays_the_operators_whatever_the_rail_says_later(later: Outcome) -> None:
+    payment, charge = other_amount_came()
+    assert after(charge, later, payment=payment, at=STARTED_AT + timedelta(hours=2)) is None
+
+
+def test_of_two_words_of_money_the_last_counts() -> None:
+    payment, charge = other_amount_came()
+    payment, charge = changed(charge, Succeeded(7_000), payment=payment)
+    assert (payment.status, charge.received_santim) == (PaymentStatus.PENDING, 7_000)
+    change = after(charge, Succeeded(10_000), payment=payment)
+    assert change is not None
+    assert change.charge is not None
+    assert (change.payment.status, change.entry_kind) == (PaymentStatus.COMPLETED, EntryKind.CHARGE_SUCCEEDED)
+    assert (change.charge.state, change.charge.received_santim) == (ChargeState.SUCCEEDED, None)
+
+
+@pytest.mark.parametrize(
+    ("pushed", "charges_sent", "status"),
+    [(False, 1, PaymentStatus.PENDING), (False, CHARGES_MAX, PaymentStatus.FAILED), (True, 1, PaymentStatus.FAILED)],
+    ids=["at the page", "the fifth", "pushed"],
+)
+def test_another_amount_that_is_set_apart_is_booked_as_surplus_and_its_charge_came_to_nothing(
+    pushed: bool, charges_sent: int, status: PaymentStatus
+) -> None:
+    payment, charge = other_amount_came(pushed=pushed, charges_sent=charges_sent)
+    change = lifecycle.set_apart(payment, charge, now=moment())
+    assert change is not None
+    assert change.charge is not None
+    assert (change.charge.state, change.charge.received_santim) == (ChargeState.SURPLUS, 5_000)
+    assert (change.charge.ended_at, change.entry_kind) == (AT, EntryKind.CHARGE_SURPLUS)
+    assert (change.payment.status, change.payment.open_charge_id) == (status, None)
+    assert told(change) == ([] if status is PaymentStatus.PENDING else [EventType.PAYMENT_FAILED])
+
+
+@pytest.mark.parametrize("state", list(ChargeState))
+def test_nothing_is_set_apart_where_no_other_amount_came(state: ChargeState) -> None:
+    assert lifecycle.set_apart(PAYMENT, charge_in(state), now=moment()) is None
+
+
+@pytest.mark.parametrize("state", list(ChargeState))
+def test_money_with_another_charges_receipt_is_neither_booked_nor_returned(state: ChargeState) -> None:
+    now = replace(moment(), receipt_is_anothers=True)
+    change = lifecycle.after(PAYMENT, charge_in(state), Succeeded(10_000, "R1"), now=now)
+    if state in ENDED:
+        assert change is None
+        return
+    assert change is not None
+    assert change.charge is not None
+    assert (change.payment, change.told, change.entry_kind) == (PAYMENT, (), None)
+    assert (change.charge.state, change.charge.raw_code) == (ChargeState.NEEDS_REVIEW, "receipt_of_another")
+    assert (change.charge.rail_reference, change.charge.ask_at) == (None, None)
+
+
+@pytest.mark.parametrize("outcome", [AwaitingCustomer("R1"), InProgress("R1")])
+def test_news_under_another_charges_reference_is_news_all_the_same(outcome: Outcome) -> None:
+    plain = after(charge_in(S), outcome)
+    change = lifecycle.after(PAYMENT, charge_in(S), outcome, now=replace(moment(), receipt_is_anothers=True))
+    assert told(change) == told(plain)
+    assert change is not None
+    assert change.charge is not None
+    assert change.charge.rail_reference is None
 
 
 def test_prompting_and_confirming_are_each_told_once() -> None:
@@ -279,13 +352,24 @@ def test_a_minute_later_not_found_is_not_sent(state: ChargeState) -> None:
     assert (payment.status, payment.charges_sent, payment.open_charge_id) == (PaymentStatus.PENDING, 0, None)
 
 
+@pytest.mark.parametrize("later", [NotFound(), NotSent("no connection")])
 @pytest.mark.parametrize("state", [A, P])
 @pytest.mark.parametrize("doubted", [False, True])
-def test_a_charge_that_the_rail_once_knew_was_sent_whatever_it_says_later(state: ChargeState, doubted: bool) -> None:
+def test_a_charge_that_the_rail_once_knew_was_sent_whatever_it_says_later(
+    state: ChargeState, doubted: bool, later: Outcome
+) -> None:
     payment, charge = PAYMENT, charge_in(state)
     if doubted:
         payment, charge = changed(charge, Unknown("cut"))
-    payment, charge = changed(charge, NotFound(), payment=payment, at=STARTED_AT + timedelta(hours=2))
+    payment, charge = changed(charge, later, payment=payment, at=STARTED_AT + timedelta(hours=2))
+    assert charge.state is ChargeState.IN_DOUBT
+    assert payment == PAYMENT
+
+
+@pytest.mark.parametrize("later", [NotFound(), NotSent("no connection")])
+def test_a_charge_of_which_the_rail_named_a_success_was_sent_whatever_it_says_later(later: Outcome) -> None:
+    payment, charge = changed(charge_in(S), Succeeded(0))
+    payment, charge = changed(charge, later, payment=payment, at=STARTED_AT + timedelta(hours=2))
     assert charge.state is ChargeState.IN_DOUBT
     assert payment == PAYMENT
 
@@ -337,6 +421,14 @@ def test_a_pushed_prompt_that_fails_fails_the_payment_at_once(code: FailureCode)
     assert change is not None
     assert change.charge is not None
     assert (change.payment.failure_code, change.charge.raw_code) == (code, "raw")
+
+
+@pytest.mark.parametrize(("raw_code", "kept"), [(None, "E-77"), ("SVC0403", "SVC0403")])
+def test_a_no_in_a_word_that_nobody_knows_is_a_no_all_the_same(raw_code: str | None, kept: str) -> None:
+    payment, charge = changed(charge_in(A, pushed=True), Failed("E-77", raw_code))
+    assert (payment.status, payment.failure_code) == (PaymentStatus.FAILED, FailureCode.PROVIDER_REJECTED)
+    assert (charge.state, charge.failure_code) == (ChargeState.FAILED, FailureCode.PROVIDER_REJECTED)
+    assert charge.raw_code == kept
 
 
 def test_a_pushed_prompt_that_could_not_be_sent_fails_the_payment_at_once() -> None:

@@ -146,6 +146,11 @@ def test_nothing_else_changes_a_refund_that_failed(outcome: Outcome) -> None:
     assert after(failed_refund(), outcome) is None
 
 
+def test_a_no_in_a_word_that_nobody_knows_is_a_no_all_the_same() -> None:
+    failed = changed(refund_in(RefundState.SUBMITTING), Failed("E-77"))
+    assert (failed.state, failed.failure_code, failed.raw_code) == (RefundState.FAILED, "provider_rejected", "E-77")
+
+
 def test_a_no_that_money_may_overtake_is_no_definite_word() -> None:
     refund = changed(refund_in(RefundState.IN_PROGRESS), Failed("timeout", "T", news_after=timedelta(seconds=60)))
     assert refund.state is RefundState.IN_DOUBT

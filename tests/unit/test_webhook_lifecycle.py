@@ -8,7 +8,7 @@ import pytest
 
 from zembil import ids
 from zembil.accounts.model import Account, LateMoney
-from zembil.webhooks.lifecycle import next_attempt_at
+from zembil.webhooks.lifecycle import retry_delay
 from zembil.webhooks.model import ATTEMPTS_MAX, Attempted, EventType, event_about
 
 AT = datetime(2026, 11, 21, 9, 54, tzinfo=UTC)
@@ -16,8 +16,8 @@ AT = datetime(2026, 11, 21, 9, 54, tzinfo=UTC)
 
 def test_a_delivery_is_tried_three_times_in_all() -> None:
     assert ATTEMPTS_MAX == 3
-    waits = [next_attempt_at(made, at=AT) for made in range(1, ATTEMPTS_MAX + 1)]
-    assert waits == [AT + timedelta(minutes=1), AT + timedelta(minutes=10), None]
+    waits = [retry_delay(made) for made in range(1, ATTEMPTS_MAX + 1)]
+    assert waits == [timedelta(minutes=1), timedelta(minutes=10), None]
 
 
 @pytest.mark.parametrize(

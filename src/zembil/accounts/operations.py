@@ -119,7 +119,7 @@ async def roll_key(
     ended = replace(old, expires_at=ends_at if old.expires_at is None else min(old.expires_at, ends_at))
     await queries.update_key_expiry(conn, ended)
     if not overlap:
-        await queries.revoke_api_key(conn, old.id)
+        await queries.revoke_api_key(conn, old.account_id, old.id)
     replaced_by = ids.shown(Prefix.KEY, new.id)
     seconds = int(overlap.total_seconds())
     await _audit_key(conn, by, AuditAction.KEY_ROLLED, old.id, at=at, replaced_by=replaced_by, overlap_seconds=seconds)
@@ -146,7 +146,7 @@ async def revoke_key(conn: Connection, by: Principal, key_id: uuid.UUID, *, at: 
     """End a key at once. Raises ResourceNotFound, and InvalidState for the last one that may manage keys."""
     key = await _lock_key(conn, by, key_id)
     await _demand_another_admin_key(conn, key, at=at)
-    await queries.revoke_api_key(conn, key.id)
+    await queries.revoke_api_key(conn, key.account_id, key.id)
     await _audit_key(conn, by, AuditAction.KEY_REVOKED, key.id, at=at, name=key.name, role=key.role.value)
 
 

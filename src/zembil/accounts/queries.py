@@ -149,11 +149,17 @@ async def has_another_admin_key(conn: Connection, key: ApiKey, *, at: datetime) 
 
 
 async def update_key_expiry(conn: Connection, key: ApiKey) -> None:
-    await conn.execute("UPDATE api_keys SET expires_at = $2 WHERE id = $1", key.id, key.expires_at)
+    await conn.execute(
+        "UPDATE api_keys SET expires_at = $3 WHERE account_id = $1 AND id = $2", key.account_id, key.id, key.expires_at
+    )
 
 
-async def revoke_api_key(conn: Connection, key_id: uuid.UUID) -> None:
-    await conn.execute("UPDATE api_keys SET revoked_at = now() WHERE id = $1 AND revoked_at IS NULL", key_id)
+async def revoke_api_key(conn: Connection, account_id: int, key_id: uuid.UUID) -> None:
+    await conn.execute(
+        "UPDATE api_keys SET revoked_at = now() WHERE account_id = $1 AND id = $2 AND revoked_at IS NULL",
+        account_id,
+        key_id,
+    )
 
 
 async def find_account(conn: Connection, account_id: int) -> Account | None:

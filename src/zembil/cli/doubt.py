@@ -78,8 +78,8 @@ def resolve(
         Finding,
         typer.Option(
             "--as",
-            help="What became of it, as the wallet's own records say. A refund that certainly never left (unsent) is "
-            "sent again.",
+            help="What became of it, as the wallet's own records say. By a charge another amount came (surplus): it is "
+            "returned. A refund that certainly never left (unsent) is sent again.",
         ),
     ],
     reason: Annotated[str, typer.Option(help="How you know; kept in the audit log.")],

@@ -115,7 +115,10 @@ async def erase_customer(conn: Connection, account: Account, customer_id: uuid.U
     # Payments before their charges, as everyone who holds both.
     await queries.erase_from_payments(conn, account.id, customer_id)
     if await queries.has_money_on_its_way(conn, account.id, customer_id):
-        raise InvalidState("A charge or a refund of this customer is under way; erase the customer when it has ended.")
+        raise InvalidState(
+            "A charge or a refund of this customer is under way, or late money may still come; "
+            "erase the customer when that is over."
+        )
     await queries.erase_from_charges(conn, account.id, customer_id)
 
 

@@ -93,12 +93,20 @@ async def erase_from_payments(conn: Connection, account_id: int, customer_id: uu
 
 
 async def has_money_on_its_way(conn: Connection, account_id: int, customer_id: uuid.UUID) -> bool:
-    """Whether a charge or a refund of the customer is under way, for which its rail needs the phone."""
+    """Whether money of the customer may still come or has to go back, for which its rail needs the phone.
+
+    The rows of the payments are held. A charge may be open, or its late money be waited for, though its payment has
+    ended; surplus money has to go back also before its refund is asked for, and after that failed.
+    """
     return bool(
         await conn.fetchval(
             """
             SELECT EXISTS (
-                SELECT FROM payments WHERE account_id = $1 AND customer_id = $2 AND open_charge_id IS NOT NULL
+                SELECT FROM payments p JOIN charges c ON c.account_id = p.account_id AND c.payment_id = p.id
+                WHERE p.account_id = $1 AND p.customer_id = $2 AND (
+                    c.ask_at IS NOT NULL OR c.ended_at IS NULL OR (c.state = 'surplus' AND NOT EXISTS (
+                        SELECT FROM refunds s WHERE s.account_id = c.account_id AND s.charge_id = c.id
+                            AND s.of_surplus AND s.state = 'completed')))
             ) OR EXISTS (
                 SELECT FROM payments p JOIN refunds r ON r.account_id = p.account_id AND r.payment_id = p.id
                 WHERE p.account_id = $1 AND p.customer_id = $2 AND r.state NOT IN ('completed', 'failed')

@@ -1,13 +1,14 @@
 """Migrations: plain numbered SQL, applied once, in order, by one process at a time."""
 
 import re
-from datetime import datetime, timedelta
+import uuid
+from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from typing import LiteralString, cast
 
 from zembil import ids
 from zembil.db.days import make_days
-from zembil.db.pool import Connection, connection
+from zembil.db.pool import Connection, LockNotAvailable, connection
 from zembil.errors import DatabaseError
 
 _LOCK = 7305141  # any number: every Zembil process asks for the same
@@ -90,3 +91,58 @@ async def make_months(conn: Connection, *, at: datetime) -> None:
             )
             await conn.execute(cast(LiteralString, statement))
         month = following
+
+
+async def drop_months(conn: Connection, *, before: datetime) -> list[str]:
+    """Drop the months of history that ended before that instant, oldest first; answers which.
+
+    A month is kept, and all that follow it, while something told in it is still to be delivered, or was sent again
+    since: deliveries are shown with their event.
+    """
+    dropped: list[str] = []
+    rows = await conn.fetch(
+        """
+        SELECT right(c.relname, 7) AS month
+        FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        WHERE i.inhparent = 'events'::regclass AND c.relname ~ '^events_[0-9]{4}_[0-9]{2}$'
+        ORDER BY 1
+        """
+    )
+    for row in rows:
+        year, month = map(int, row["month"].split("_"))
+        until = (datetime(year, month, 1, tzinfo=UTC) + timedelta(days=32)).replace(day=1)
+        if until > before or not await _drop_month(conn, row["month"], until=until, before=before):
+            break
+        dropped.append(row["month"])
+    return dropped
+
+
+_WAITS = "SELECT EXISTS (SELECT FROM pending_deliveries WHERE event_id < $1)"
+_SENT_AGAIN = "SELECT EXISTS (SELECT FROM deliveries WHERE redelivery_of IS NOT NULL AND event_id < $1 AND id >= $2)"
+
+
+async def _drop_month(conn: Connection, month: str, *, until: datetime, before: datetime) -> bool:
+    told_until = ids.id_at(until)
+    if await conn.fetchval(_WAITS, told_until) or await conn.fetchval(_SENT_AGAIN, told_until, ids.id_at(before)):
+        return False
+    try:
+        async with conn.transaction():
+            # Everybody waits while we wait, so it is not long; the next round tries again.
+            await conn.execute("SET LOCAL lock_timeout = '300ms'")
+            for table in _MONTHLY_TABLES:
+                await conn.execute(cast(LiteralString, f"DROP TABLE IF EXISTS {table}_{month}"))
+            await _demand_that_nothing_waits(conn, told_until)
+            await conn.execute("INSERT INTO dropped_months (until) VALUES ($1) ON CONFLICT DO NOTHING", until)
+    except (_IsWaitedFor, LockNotAvailable):
+        return False
+    return True
+
+
+async def _demand_that_nothing_waits(conn: Connection, told_until: uuid.UUID) -> None:
+    """Whoever sends something again reads it first. Now that nobody can read, everything that waits is seen."""
+    if await conn.fetchval(_WAITS, told_until):
+        raise _IsWaitedFor
+
+
+class _IsWaitedFor(Exception):
+    """Undoes the dropping of a month."""

@@ -1,6 +1,6 @@
 """Connections to PostgreSQL, and the words for them: `db` opens transactions, `conn` is inside its caller's."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Any, LiteralString, Protocol, cast
@@ -10,10 +10,16 @@ import asyncpg
 from zembil.errors import ConfigurationError, DatabaseError, ServiceUnavailable
 
 
-class Record(Protocol):
-    """A row: columns by name."""
+class Columns(Protocol):
+    """Values by the names of their columns."""
 
     def __getitem__(self, column: str, /) -> Any: ...
+
+
+class Record(Columns, Protocol):
+    """A row."""
+
+    def values(self) -> Iterable[Any]: ...
 
 
 class Connection(Protocol):
@@ -23,7 +29,9 @@ class Connection(Protocol):
     async def fetch(self, query: LiteralString, *args: object) -> list[Record]: ...
     async def fetchrow(self, query: LiteralString, *args: object) -> Record | None: ...
     async def fetchval(self, query: LiteralString, *args: object) -> Any: ...
-    def transaction(self) -> AbstractAsyncContextManager[object]: ...
+    def transaction(
+        self, *, isolation: str | None = None, readonly: bool = False
+    ) -> AbstractAsyncContextManager[object]: ...
 
 
 class Database(Protocol):
@@ -109,6 +117,17 @@ async def reading(db: Database) -> AsyncGenerator[Connection]:
     """A connection for one statement. Raises ServiceUnavailable if the database is away."""
     with database_faults():
         async with db.acquire(timeout=ACQUIRE_TIMEOUT_SECONDS) as conn:
+            yield conn
+
+
+@asynccontextmanager
+async def snapshot(db: Database) -> AsyncGenerator[Connection]:
+    """A connection for statements that all see one moment. Raises ServiceUnavailable if the database is away."""
+    with database_faults():
+        async with (
+            db.acquire(timeout=ACQUIRE_TIMEOUT_SECONDS) as conn,
+            conn.transaction(isolation="repeatable_read", readonly=True),
+        ):
             yield conn
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from zembil.db.pool import Connection
 from zembil.ledger.model import Balance, Entry, EntryKind, LedgerAccount
 
-# Balances of an account are kept in so many rows, so that postings seldom wait for each other.
+# Balances of an account are kept in so many rows, so that postings seldom wait for each other. A transaction keeps to
+# one slot: two that post several entries in slots of their own choice each time could wait for each other for ever.
 _SLOTS = 16
 
 
@@ -25,7 +26,8 @@ async def insert_entries(conn: Connection, entries: Sequence[Entry]) -> None:
             SELECT account_id, credit, 0, amount_santim FROM posted
         )
         INSERT INTO ledger_balances AS b (account_id, ledger_account, slot, debit_santim, credit_santim)
-        SELECT account_id, ledger_account, $9, sum(debit_santim), sum(credit_santim)
+        SELECT account_id, ledger_account, pg_current_xact_id()::text::bigint % $9,
+            sum(debit_santim), sum(credit_santim)
         FROM moved GROUP BY account_id, ledger_account ORDER BY account_id, ledger_account
         ON CONFLICT (account_id, ledger_account, slot) DO UPDATE
         SET debit_santim = b.debit_santim + excluded.debit_santim,
@@ -39,7 +41,7 @@ async def insert_entries(conn: Connection, entries: Sequence[Entry]) -> None:
         [entry.credit.value for entry in entries],
         [entry.amount_santim for entry in entries],
         [entry.created_at for entry in entries],
-        entries[0].id.int % _SLOTS,
+        _SLOTS,
     )
 
 

@@ -1,7 +1,7 @@
 """GET and POST /keys, POST /keys/{key_id}/roll, DELETE /keys/{key_id}."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any
@@ -79,7 +79,7 @@ class KeyEndpoints:
             key, secret = await operations.create_key(conn, call.principal, order, at=call.at)
             return success(_shown(key, call.principal) | {"key": secret}, status=201)
 
-        return await self.once.answer(call.account.id, call.key, work, at=call.account_at, holds_a_secret=True)
+        return await self._once(call, work)
 
     async def list(self, call: Call) -> Answer:
         parameters = Parameters(call.query_string)
@@ -109,9 +109,15 @@ class KeyEndpoints:
                 _shown(new, call.principal) | {"key": secret, "replaces": _shown(old, call.principal)}, status=201
             )
 
-        answer = await self.once.answer(call.account.id, call.key, work, at=call.account_at, holds_a_secret=True)
+        answer = await self._once(call, work)
         self.key_ring.forget()
         return answer
+
+    async def _once(self, call: Call, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+        # The answer holds a key to act in the caller's name: another admin who repeats the request must not get it, or
+        # could approve the refunds that they asked for themselves.
+        key = call.key and call.key.of(call.principal.user_id)
+        return await self.once.answer(call.account.id, key, work, at=call.account_at, holds_a_secret=True)
 
     async def revoke(self, call: Call) -> Answer:
         key_id = _key_id(call)

@@ -8,4 +8,5 @@ class Finding(StrEnum):
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    SURPLUS = "surplus"  # another amount came by a charge, and is returned
     UNSENT = "unsent"  # a refund that certainly never left

@@ -4,7 +4,7 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime
 
-from zembil import ids
+from zembil import ids, money
 from zembil.accounts.model import Account, Actor, AuditAction
 from zembil.accounts.operations import audit
 from zembil.accounts.queries import find_account
@@ -55,9 +55,6 @@ async def resolve_charge(
         raise _nothing_in_doubt()
     if finding is Finding.UNSENT:
         raise InvalidState("Only a refund is sent again. A charge that never left has failed: say --as failed.")
-    outcome: Outcome = Failed(FailureCode.DECLINED, _BY_THE_OPERATOR)
-    if finding is Finding.SUCCEEDED:
-        outcome = Succeeded(doubtful.amount_santim)
 
     async def commit() -> Payment:
         async with transaction(db) as conn:
@@ -65,7 +62,11 @@ async def resolve_charge(
             charge = await find_charge(conn, account.id, charge_id)
             if charge is None or charge.state not in IN_DOUBT:
                 raise _nothing_in_doubt()
-            payment = await payments.apply_outcome_in(conn, account, charge, outcome, public_url=public_url, at=at)
+            if finding is Finding.SURPLUS:
+                payment = await payments.set_apart_in(conn, account, charge, public_url=public_url, at=at)
+            else:
+                outcome = _outcome(finding, charge, amount_santim=doubtful.amount_santim)
+                payment = await payments.apply_outcome_in(conn, account, charge, outcome, public_url=public_url, at=at)
             resolved = Resolved(ids.shown(Prefix.CHARGE, charge_id), finding, reason, payment.status.value)
             await _record(conn, account, AuditAction.CHARGE_RESOLVED, resolved, by=by, at=at)
             return payment
@@ -75,6 +76,19 @@ async def resolve_charge(
     except UniqueViolation:
         # As payments.apply_outcome does: another payment took the reference in this moment, so the money is surplus.
         return await commit()
+
+
+def _outcome(finding: Finding, charge: Charge, *, amount_santim: int) -> Outcome:
+    """What its rail would have said. Raises InvalidState where another amount came than the payment's."""
+    if charge.received_santim is not None:
+        raise InvalidState(
+            f"{money.shown(charge.received_santim)} {money.CURRENCY} came by this charge, where the payment asks for "
+            f"{money.shown(amount_santim)}. Say --as surplus to have it returned. If the wallet names the payment's "
+            "amount by now, have it asked again with POST /charges/{id}/ask."
+        )
+    if finding is Finding.SUCCEEDED:
+        return Succeeded(amount_santim)
+    return Failed(FailureCode.DECLINED, _BY_THE_OPERATOR)
 
 
 async def resolve_refund(
@@ -89,6 +103,8 @@ async def resolve_refund(
         account = None if doubtful is None else await find_account(conn, doubtful.account_id)
     if doubtful is None or account is None:
         raise _nothing_in_doubt()
+    if finding is Finding.SURPLUS:
+        raise InvalidState("Only a charge brings surplus money. Say --as succeeded, --as failed or --as unsent.")
     async with transaction(db) as conn:
         found = await find_refund(conn, account.id, refund_id)
         if found is None:

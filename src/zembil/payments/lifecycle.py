@@ -12,6 +12,10 @@ from zembil.webhooks.model import EventType
 
 CHARGES_MAX = 5
 
+# Why money that came waits for an operator: `raw_code` of the charge.
+AMOUNT_DIFFERS = "amount_differs"
+RECEIPT_OF_ANOTHER = "receipt_of_another"
+
 # What each change of a payment is told as.
 PAYMENT_CHANGES: dict[tuple[PaymentStatus, PaymentStatus], EventType] = {
     (PaymentStatus.PENDING, PaymentStatus.COMPLETED): EventType.PAYMENT_COMPLETED,
@@ -56,6 +60,7 @@ class Moment:
     clock_offset: timedelta
     transaction_id: uuid.UUID  # used if money came
     accepts_late_money: bool  # the account does, and no other payment has taken the reference
+    receipt_is_anothers: bool = False  # the rail names a reference of its own that another charge has
 
     @property
     def account_at(self) -> datetime:
@@ -139,6 +144,8 @@ def after(payment: Payment, charge: Charge, outcome: rail.Outcome, *, now: Momen
         return _money_came(payment, charge, outcome, now=now)
     if charge.state not in OPEN_STATES:
         return _no_late_money(payment, charge, outcome, now=now)
+    if charge.received_santim is not None:
+        return None  # money that came does not go away by what is said later; only other money is news
     match outcome:
         case rail.AwaitingCustomer():
             return _prompted(payment, charge, outcome, now=now)
@@ -146,49 +153,87 @@ def after(payment: Payment, charge: Charge, outcome: rail.Outcome, *, now: Momen
             return _confirmed(payment, charge, outcome, now=now)
         case rail.Failed():
             ask_at = now.at + outcome.news_after if outcome.news_after else None
-            code = FailureCode(outcome.code)
-            ended_charge = _ended(charge, ChargeState.FAILED, code, outcome.raw_code, now=now)
+            code = FailureCode.of(outcome.code)
+            ended_charge = _ended(charge, ChargeState.FAILED, code, outcome.raw_code or outcome.code, now=now)
             return _came_to_nothing(payment, replace(ended_charge, ask_at=ask_at, asked=0), now=now)
         case rail.Cancelled():
             code = FailureCode.CUSTOMER_DECLINED
             return _came_to_nothing(
                 payment, _ended(charge, ChargeState.CANCELLED, code, outcome.raw_code, now=now), now=now
             )
-        case rail.NotSent():
+        case rail.NotSent() if not _was_known(charge):
             return _not_sent(payment, charge, now=now)
-        case rail.NotFound():
-            waited = now.account_at - charge.started_at
-            was_known = charge.prompted_at is not None or charge.confirmed_at is not None
-            if waited >= doubt.NOT_FOUND_PROVES_AFTER and not was_known:
-                return _not_sent(payment, charge, now=now)
-            return Change(payment, _in_doubt(charge, now=now))
-        case rail.Unknown():
+        case rail.NotFound() if not _was_known(charge) and _is_old(charge, now=now):
+            return _not_sent(payment, charge, now=now)
+        case rail.NotSent() | rail.NotFound() | rail.Unknown():
             return Change(payment, _in_doubt(charge, now=now))
         case _:
             assert_never(outcome)
+
+
+def _was_known(charge: Charge) -> bool:
+    """Whether the rail ever spoke of the charge: then it was sent, whatever is said of it later."""
+    spoken_of = (charge.prompted_at, charge.confirmed_at, charge.rail_reference)
+    return any(spoken_of) or charge.raw_code in (AMOUNT_DIFFERS, RECEIPT_OF_ANOTHER)
+
+
+def _is_old(charge: Charge, *, now: Moment) -> bool:
+    """Whether it began so long ago that a rail which does not know it has never got it."""
+    return now.account_at - charge.started_at >= doubt.NOT_FOUND_PROVES_AFTER
 
 
 def _money_came(payment: Payment, charge: Charge, outcome: rail.Succeeded, *, now: Moment) -> Change | None:
     """The first money completes a payment, also one that had failed or expired if its account takes late money.
 
     Money of another amount completes nothing: an operator sees to it while the charge is open, and afterwards whatever
-    came is returned.
+    came is returned. Money with another charge's receipt is that charge's money, or the rail's mistake: an operator
+    sees to it, and nothing is booked or returned of it twice.
     """
     is_exact = outcome.amount_santim == payment.amount_santim
-    if charge.state in _PAID_STATES or (charge.state not in OPEN_STATES and outcome.amount_santim <= 0):
+    is_open = charge.state in OPEN_STATES
+    if charge.state in _PAID_STATES or (not is_open and (outcome.amount_santim <= 0 or now.receipt_is_anothers)):
         return None
-    reference = outcome.rail_reference or charge.rail_reference
-    if charge.state in OPEN_STATES and not is_exact:
-        return Change(payment, _changed(charge, ChargeState.NEEDS_REVIEW, raw_code="amount_differs", ask_at=None))
+    reference = _reference(charge, outcome, now=now)
+    if is_open and (now.receipt_is_anothers or not is_exact):
+        why = RECEIPT_OF_ANOTHER if now.receipt_is_anothers else AMOUNT_DIFFERS
+        is_ours = not now.receipt_is_anothers and outcome.amount_santim > 0
+        doubtful = _changed(
+            charge,
+            ChargeState.NEEDS_REVIEW,
+            raw_code=why,
+            ask_at=None,
+            rail_reference=reference,
+            received_santim=outcome.amount_santim if is_ours else charge.received_santim,
+        )
+        return Change(payment, doubtful)
     received = replace(charge, ended_at=now.account_at, ask_at=None, rail_reference=reference, failure_code=None)
     if is_exact and (payment.status is PaymentStatus.PENDING or _is_late_money_welcome(payment, now=now)):
-        paid = _changed(received, ChargeState.SUCCEEDED)
+        paid = _changed(received, ChargeState.SUCCEEDED, received_santim=None)
         payment, event_type = ended(
             payment, PaymentStatus.COMPLETED, at=now.account_at, transaction_id=now.transaction_id
         )
         return Change(payment, paid, ((event_type, payment),), EntryKind.CHARGE_SUCCEEDED)
     surplus = _changed(received, ChargeState.SURPLUS, received_santim=outcome.amount_santim)
     return Change(payment, surplus, (), EntryKind.CHARGE_SURPLUS)
+
+
+def set_apart(payment: Payment, charge: Charge, *, now: Moment) -> Change | None:
+    """Another amount than was asked for, which an operator has seen, is booked as no payment's, to be returned.
+
+    The charge has come to nothing for its payment. None if no such amount came.
+    """
+    if charge.state is not ChargeState.NEEDS_REVIEW or charge.received_santim is None:
+        return None
+    surplus = _changed(charge, ChargeState.SURPLUS, ended_at=now.account_at, ask_at=None)
+    return replace(_came_to_nothing(payment, surplus, now=now), entry_kind=EntryKind.CHARGE_SURPLUS)
+
+
+def _reference(
+    charge: Charge, outcome: rail.AwaitingCustomer | rail.InProgress | rail.Succeeded, *, now: Moment
+) -> str | None:
+    """The rail's own reference of a charge, which no two charges have."""
+    said = None if now.receipt_is_anothers else outcome.rail_reference
+    return said or charge.rail_reference
 
 
 def _is_late_money_welcome(payment: Payment, *, now: Moment) -> bool:
@@ -221,7 +266,7 @@ def _prompted(payment: Payment, charge: Charge, outcome: rail.AwaitingCustomer, 
         prompted_at=charge.prompted_at or now.account_at,
         asked=0,
         ask_at=now.at + (outcome.news_after or doubt.SILENCE_AT_MOST),
-        rail_reference=outcome.rail_reference or charge.rail_reference,
+        rail_reference=_reference(charge, outcome, now=now),
     )
     return _told(payment, prompted, EventType.PAYMENT_PENDING, is_news=charge.prompted_at is None)
 
@@ -233,7 +278,7 @@ def _confirmed(payment: Payment, charge: Charge, outcome: rail.InProgress, *, no
         confirmed_at=charge.confirmed_at or now.account_at,
         asked=0,
         ask_at=now.at + (outcome.news_after or doubt.SILENCE_AT_MOST),
-        rail_reference=outcome.rail_reference or charge.rail_reference,
+        rail_reference=_reference(charge, outcome, now=now),
     )
     return _told(payment, confirmed, EventType.PAYMENT_PROCESSING, is_news=charge.confirmed_at is None)
 

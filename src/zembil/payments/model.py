@@ -29,7 +29,7 @@ class ChargeState(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
-    SURPLUS = "surplus"  # money that came although the payment had ended; it is returned
+    SURPLUS = "surplus"  # money that came and is not the payment's; it is returned
 
 
 class CancellationReason(StrEnum):
@@ -51,6 +51,14 @@ class FailureCode(StrEnum):
     PROVIDER_UNAVAILABLE = "provider_unavailable"
     PROVIDER_REJECTED = "provider_rejected"
     DECLINED = "declined"
+
+    @classmethod
+    def of(cls, said: str) -> "FailureCode":
+        """The code that a rail said; a word that is none of ours still is the rail's no."""
+        try:
+            return cls(said)
+        except ValueError:
+            return cls.PROVIDER_REJECTED
 
 
 FAILURE_MESSAGES: dict[FailureCode, str] = {
@@ -127,7 +135,7 @@ class Charge:
     ended_at: datetime | None = None
     ask_at: datetime | None = None  # when the worker asks the rail, in the database's time
     asked: int = 0  # how often since it came in doubt
-    received_santim: int | None = None  # what a surplus charge brought
+    received_santim: int | None = None  # what came and is not the payment's: of another amount, or too late
 
     @property
     def started_at(self) -> datetime:

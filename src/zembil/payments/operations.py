@@ -28,7 +28,7 @@ from zembil.payments.lifecycle import Change
 from zembil.payments.model import CancellationReason, Charge, FailureCode, Payment, PaymentStatus, shown
 from zembil.payments.queries import NewPayment
 from zembil.rails import doubt
-from zembil.rails.rail import Outcome, Rail, Wallet
+from zembil.rails.rail import AwaitingCustomer, InProgress, Outcome, Rail, Succeeded, Wallet
 from zembil.web.idempotency import IdempotencyKey, claimed, demand_same_request
 from zembil.web.queries import find_answer
 from zembil.webhooks.model import Event, EventType, event_about
@@ -146,8 +146,8 @@ async def begin_charge(
 ) -> Begun:
     """Commit a charge with the key of its request, before its rail hears of it.
 
-    Raises ResourceNotFound, InvalidState (not pending, expired, a charge already open, five used), RateLimitExceeded,
-    IdempotencyKeyReused, IdempotencyInProgress.
+    Raises ResourceNotFound, InvalidState (not pending, expired, a charge already open, five used, `pushed` although
+    another charge was first), RateLimitExceeded, IdempotencyKeyReused, IdempotencyInProgress.
     """
     async with transaction(db) as conn:
         repeated = await _charge_of(conn, account, key, at=at) if key else None
@@ -156,6 +156,9 @@ async def begin_charge(
             raise ResourceNotFound
         if repeated is not None:
             return Begun(payment, repeated, is_new=False)
+        if pushed and not _is_to_be_pushed(payment, at=at):
+            raise InvalidState("The prompt that was asked for at creation is no longer due.")
+        _demand_chargeable(payment, account_at=account.now(at))
         if phone not in rail.test_phones:
             await queries.lock_phone(conn, account.id, phone)
             await demand_few_prompts(conn, account, phone, at=at)
@@ -163,6 +166,11 @@ async def begin_charge(
         if key is not None:
             await queries.update_key(conn, account.id, key.key, resource_id=begun.charge.id)
     return begun
+
+
+def _is_to_be_pushed(payment: Payment, *, at: datetime) -> bool:
+    """Whether its prompt is still due: once any charge of it was begun, a payment is next due when it expires."""
+    return payment.due_at is not None and payment.due_at <= at
 
 
 async def open_charge(
@@ -232,7 +240,8 @@ async def apply_outcome(
     try:
         return await apply()
     except UniqueViolation:
-        # Another payment took the reference in this moment. A fact from a rail is never refused: now it is surplus.
+        # Another payment took the reference in this moment, or another charge the receipt. A fact from a rail is never
+        # refused: now it is seen that they are taken.
         return await apply()
 
 
@@ -250,12 +259,43 @@ async def apply_outcome_in(
         clock_offset=account.clock_offset,
         transaction_id=ids.new_id(account.now(at)),
         accepts_late_money=account.late_money is LateMoney.ACCEPT and not taken,
+        receipt_is_anothers=await _is_anothers(conn, current, outcome),
     )
     change = lifecycle.after(payment, current, outcome, now=now)
     if change is None:
         return payment
     await _write(conn, account, change, was=payment, public_url=public_url, at=at)
     return change.payment
+
+
+async def set_apart_in(conn: Connection, account: Account, charge: Charge, *, public_url: str, at: datetime) -> Payment:
+    """Book another amount, which came by a charge in doubt, as no payment's; the worker returns it.
+
+    Raises ResourceNotFound, and InvalidState if no such amount came.
+    """
+    payment = await queries.lock_payment(conn, account.id, charge.payment_id)
+    current = await queries.find_charge(conn, account.id, charge.id)
+    if payment is None or current is None:
+        raise ResourceNotFound
+    now = lifecycle.Moment(
+        at=at,
+        clock_offset=account.clock_offset,
+        transaction_id=ids.new_id(account.now(at)),
+        accepts_late_money=False,
+    )
+    change = lifecycle.set_apart(payment, current, now=now)
+    if change is None:
+        raise InvalidState("No other amount than the payment's came by this charge: it has succeeded or failed.")
+    await _write(conn, account, change, was=payment, public_url=public_url, at=at)
+    return change.payment
+
+
+async def _is_anothers(conn: Connection, charge: Charge, outcome: Outcome) -> bool:
+    """Whether the rail names the charge by a reference of its own that another charge has."""
+    reference = outcome.rail_reference if isinstance(outcome, AwaitingCustomer | InProgress | Succeeded) else None
+    if reference is None or reference == charge.rail_reference:
+        return False
+    return await queries.is_rail_reference_taken(conn, charge, reference)
 
 
 class PromptOpen(InvalidState):
@@ -329,7 +369,7 @@ async def fail_unpushed(
     """End a payment whose prompt, asked for at creation, cannot be pushed; nothing if it went another way meanwhile."""
     async with transaction(db) as conn:
         payment = await queries.lock_payment(conn, account.id, payment_id)
-        if payment is None or payment.status is not PaymentStatus.PENDING or payment.open_charge_id is not None:
+        if payment is None or payment.status is not PaymentStatus.PENDING or not _is_to_be_pushed(payment, at=at):
             return
         await fail_payment_in(conn, account, payment, failure_code, public_url=public_url, at=at)
 

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from zembil import ids
-from zembil.db.pool import Connection, Record
+from zembil.db.pool import Columns, Connection, Record
 from zembil.payments.model import (
     CancellationReason,
     Charge,
@@ -335,6 +335,21 @@ async def find_paid_charge(conn: Connection, account_id: int, payment_id: uuid.U
     return None if row is None else _charge(row)
 
 
+async def is_rail_reference_taken(conn: Connection, charge: Charge, reference: str) -> bool:
+    """Whether another charge of the account is known to the same rail by this reference."""
+    return bool(
+        await conn.fetchval(
+            """
+            SELECT true FROM charges WHERE account_id = $1 AND rail = $2 AND rail_reference = $3 AND id <> $4
+            """,
+            charge.account_id,
+            charge.rail.value,
+            reference,
+            charge.id,
+        )
+    )
+
+
 async def count_prompts(conn: Connection, account_id: int, phone: str, *, since: datetime) -> int:
     count: int = await conn.fetchval(
         "SELECT count(*) FROM charges WHERE account_id = $1 AND phone = $2 AND id >= $3",
@@ -432,7 +447,7 @@ def _payment(row: Record) -> Payment:
     )
 
 
-def _charge(row: Record) -> Charge:
+def _charge(row: Columns) -> Charge:
     return Charge(
         account_id=row["account_id"],
         id=row["id"],

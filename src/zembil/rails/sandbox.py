@@ -95,7 +95,7 @@ def _is_paid(charge: ChargeRequest, *, at: datetime) -> Outcome:
 
 
 def _receipt(of: ChargeRequest | RefundRequest) -> str:
-    return f"SBX{of.reference.hex[-10:].upper()}"
+    return f"SBX{of.reference.hex[-20:].upper()}"  # all that is random in it, so that no two are alike
 
 
 class _Script(Protocol):

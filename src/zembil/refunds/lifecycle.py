@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from zembil.ledger.model import EntryKind
+from zembil.payments.model import FailureCode
 from zembil.rails import doubt, rail
 from zembil.refunds.model import SENT_STATES, Refund, RefundState
 from zembil.webhooks.model import EventType
@@ -111,9 +112,9 @@ def after(
 def _refused(refund: Refund, outcome: rail.Failed | rail.Cancelled) -> Change:
     failed = replace(
         refund,
-        failure_code=outcome.code if isinstance(outcome, rail.Failed) else "customer_declined",
+        failure_code=FailureCode.of(outcome.code) if isinstance(outcome, rail.Failed) else "customer_declined",
         failure_message="The wallet's network refused the refund.",
-        raw_code=outcome.raw_code,
+        raw_code=outcome.raw_code or (outcome.code if isinstance(outcome, rail.Failed) else None),
         ask_at=None,
     )
     return _changed(failed, RefundState.FAILED)

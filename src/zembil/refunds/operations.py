@@ -146,7 +146,7 @@ async def return_surplus(
         charge_id=charge.id,
         of_surplus=True,
         amount_santim=charge.received_santim,
-        reason="Money that arrived although the payment had ended.",
+        reason="Money that arrived and was not the payment's.",
         requested_by=SYSTEM,
     )
     await queries.insert_refund(conn, requested)

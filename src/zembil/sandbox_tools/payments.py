@@ -60,6 +60,8 @@ async def resolve_charge(
         raise ResourceNotFound
     if charge.state not in (ChargeState.IN_DOUBT, ChargeState.NEEDS_REVIEW):
         raise InvalidState("This charge is not in doubt; GET its payment to see what became of it.")
+    if charge.received_santim is not None:
+        raise InvalidState("Another amount came by this charge; only the operator can have it returned.")
     outcome = Succeeded(payment.amount_santim) if succeeded else Failed(FailureCode.DECLINED.value, "SANDBOX")
     return await hear(conn, account, charge, outcome, public_url=public_url, at=at)
 

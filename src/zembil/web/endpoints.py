@@ -159,17 +159,18 @@ async def _read(receive: Receive, headers: _Headers) -> bytes:
     """The body, bounded in size and in time."""
     if headers.content_length > BODY_BYTES_MAX:
         raise PayloadTooLarge(BODY_BYTES_MAX)
-    message = await receive()
-    if message["type"] == "http.request" and not message["more_body"]:
-        body: bytes = message["body"]
-        if len(body) > BODY_BYTES_MAX:
-            raise PayloadTooLarge(BODY_BYTES_MAX)
-        return body
     try:
+        # Also the first receive: a body that is announced need not begin.
         async with asyncio.timeout(BODY_SECONDS_MAX):
-            return await _read_on(receive, message)
+            message = await receive()
+            if message["type"] != "http.request" or message["more_body"]:
+                return await _read_on(receive, message)
     except TimeoutError:
         raise BodyTooSlow(BODY_SECONDS_MAX) from None
+    body: bytes = message["body"]
+    if len(body) > BODY_BYTES_MAX:
+        raise PayloadTooLarge(BODY_BYTES_MAX)
+    return body
 
 
 async def _read_on(receive: Receive, message: Message) -> bytes:

@@ -5,6 +5,7 @@ The key's row commits in the transaction of the effect, so a crash leaves both o
 
 import hashlib
 import re
+import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -44,6 +45,10 @@ class IdempotencyKey:
 
     key: str
     fingerprint: bytes
+
+    def of(self, user_id: uuid.UUID) -> "IdempotencyKey":
+        """The key, where its answer is for one person alone: the same request of anybody else is another one."""
+        return IdempotencyKey(self.key, hashlib.sha256(self.fingerprint + user_id.bytes).digest())
 
 
 def idempotency_key(values: list[bytes], *, method: str, path: str, body: bytes) -> IdempotencyKey | None:

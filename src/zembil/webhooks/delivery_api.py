@@ -10,7 +10,7 @@ from msgspec import Struct
 from zembil import ids, instants
 from zembil.accounts.permissions import Permission
 from zembil.config import Settings
-from zembil.db.pool import Connection, Database, reading
+from zembil.db.pool import Connection, Database, reading, snapshot
 from zembil.errors import Fault, ResourceNotFound
 from zembil.ids import Prefix
 from zembil.web.cursors import taken_page
@@ -94,7 +94,8 @@ class DeliveryEndpoints:
 
     async def read(self, call: Call) -> Answer:
         delivery_id = _delivery_id_of(call)
-        async with reading(self.db) as conn:
+        # One moment for both: an attempt that began in between would look like one that a crash cut off.
+        async with snapshot(self.db) as conn:
             delivery = await delivery_queries.find_delivery(conn, call.account.id, delivery_id)
             if delivery is None:
                 raise ResourceNotFound

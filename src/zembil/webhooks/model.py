@@ -13,6 +13,9 @@ from zembil.wire import encoded
 
 ATTEMPTS_MAX = 3
 
+EndpointKey = tuple[int, uuid.UUID]
+"""An endpoint, by account and id."""
+
 
 class EventType(StrEnum):
     PAYMENT_CREATED = "payment.created"
@@ -146,12 +149,11 @@ class Dispatch:
     delivery_id: uuid.UUID
     event_id: uuid.UUID
     attempt: int
-    started_at: datetime
     url: str
-    is_test: bool
     sealed_secret: bytes = field(repr=False)
     sealed_next_secret: bytes | None = field(repr=False)
     rotates_at: datetime | None
+    is_test: bool
     payload: bytes = field(repr=False)
 
 

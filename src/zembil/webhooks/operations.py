@@ -278,12 +278,15 @@ async def _demand_enabled(conn: Connection, account_id: int, endpoint_id: uuid.U
 
 
 async def tidy_queue(db: Database, *, at: datetime) -> None:
-    """End what nothing else ends: third attempts that a crash cut off, and what waits for endpoints that are gone."""
+    """Settle what nothing else settles: attempts that a crash cut off, and what waits for endpoints that are gone."""
     async with transaction(db) as conn:
-        failing = await queries.end_deliveries_cut_off(conn, at=at)
+        await queries.plan_anew(conn)
+        failing = await queries.end_deliveries_cut_off(conn)
+        await queries.update_deliveries_cut_off(conn)
     for endpoint_id in failing:
         log_failing(endpoint_id)
     async with transaction(db) as conn:
+        await queries.plan_anew(conn)
         await queries.cancel_stray_deliveries(conn, at=at)
 
 

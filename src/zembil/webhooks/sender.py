@@ -1,37 +1,43 @@
 """Sends what is due: claims deliveries, posts them, records what came of it. Nothing is sent inside a transaction."""
 
 import asyncio
-import itertools
 import socket
 import threading
 import time
 import uuid
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
+from datetime import timedelta
+from functools import lru_cache
 from typing import cast
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.connector import Connection
 from yarl import URL
 
 from zembil import __version__, ids
 from zembil.accounts import secrets
 from zembil.config import Networks, Settings
 from zembil.db.clock import Clock
-from zembil.db.pool import Database, reading, transaction
+from zembil.db.grouped import GroupedWriter
+from zembil.db.pool import Connection, Database, transaction
 from zembil.errors import ServiceUnavailable
 from zembil.ids import Prefix
 from zembil.telemetry import log
 from zembil.webhooks import lifecycle, queries, signature
 from zembil.webhooks.addresses import may_be_dialled
-from zembil.webhooks.model import Attempted, Dispatch
+from zembil.webhooks.answers import Connector
+from zembil.webhooks.model import ATTEMPTS_MAX, Attempted, Dispatch, EndpointKey
 from zembil.webhooks.operations import log_failing, secret_binding
 
-ANSWER_SECONDS_MAX = 10
+_ANSWER_SECONDS_MAX = lifecycle.ATTEMPT_MAX.total_seconds()
 IN_FLIGHT_MAX = 256
 IN_FLIGHT_PER_ENDPOINT_MAX = 4
 POLL_SECONDS = 0.2
 STOP_SECONDS_MAX = 12
+_CLAIM_SECONDS = 0.02
+_RECORD_AGAIN_SECONDS = (0.2, 1)
+_SECRETS_MAX = 4096
 # Receivers end idle connections after two seconds and more. We end ours first: one that is ended just when an event is
 # sent over it costs an attempt.
 IDLE_SECONDS_MAX = 1
@@ -40,7 +46,6 @@ _ANSWER_BYTES_KEPT_MAX = 4096
 _BEFORE_ALL = (0, uuid.UUID(int=0))
 # What arrives between two turns of the event loop. Everything that is there is parsed in one go, so it must be little.
 _RECEIVE_BUFFER_BYTES = 16 * 1024
-_INTERIM_ANSWERS_MAX = 10
 
 
 class Bell:
@@ -71,8 +76,12 @@ class Sender:
         self._settings = settings
         self._bell = bell
         self._in_flight: set[asyncio.Task[None]] = set()
+        self._ended = 0  # since the last claim
+        self._ended_wanted = 1  # before the next one
         self._after = _BEFORE_ALL
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
+        self._results = GroupedWriter(db, _record)
+        self._unsealed = lru_cache(_SECRETS_MAX)(self._unseal)
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Send until `stopping`, then finish what is in flight."""
@@ -81,32 +90,27 @@ class Sender:
                 (True, self._settings.webhook_allow_networks),
                 (False, self._settings.webhook_allow_networks + self._settings.sandbox_webhook_allow_networks),
             ):
-                self._sessions[livemode] = await stack.enter_async_context(_session(allowed))
+                self._sessions[livemode] = await stack.enter_async_context(session(allowed))
             while not stopping.is_set():
-                if not await self._send_what_is_due():
-                    await self._bell.wait(seconds_max=POLL_SECONDS)
+                there_may_be_more = await self._send_what_is_due()
+                await self._bell.wait(seconds_max=_CLAIM_SECONDS if there_may_be_more else POLL_SECONDS)
             if self._in_flight:
                 await asyncio.wait(self._in_flight, timeout=STOP_SECONDS_MAX)
 
     async def _send_what_is_due(self) -> bool:
-        """Claim once and send; answers whether there may be more to claim at once.
+        """Claim once and send; answers whether there may be more to claim soon.
 
         When there is more than there is room for, the next claim goes on where this one ended: everyone has a turn.
+        A claim costs much the same for one delivery and for a hundred, so with many in flight some of them end before
+        the next one. That is not waited for long, since some may hang.
         """
         room = IN_FLIGHT_MAX - len(self._in_flight)
+        self._ended, self._ended_wanted = 0, 1
         if room <= 0:
             return False
-        at = self._clock.now()
+        claimed = time.monotonic()
         try:
-            async with reading(self._db) as conn:
-                dispatches = await queries.claim_due(
-                    conn,
-                    at=at,
-                    retry_at=[lifecycle.next_attempt_at(made, at=at) or at for made in (1, 2, 3)],
-                    after=self._after,
-                    per_endpoint=IN_FLIGHT_PER_ENDPOINT_MAX,
-                    limit=room,
-                )
+            dispatches = await self._claim(room)
         except ServiceUnavailable:
             log.warning("deliveries.not_claimed", reason="the database is away")
             return False
@@ -114,22 +118,46 @@ class Sender:
             log.exception("deliveries.not_claimed")
             return False
         for dispatch in dispatches:
-            task = asyncio.create_task(self._deliver(dispatch))
+            task = asyncio.create_task(self._deliver(dispatch, claimed))
             self._in_flight.add(task)
             task.add_done_callback(self._in_flight.discard)
+        self._ended_wanted = max(1, len(self._in_flight) // 4) if dispatches else 1
         is_full, was_partial = len(dispatches) == room, self._after != _BEFORE_ALL
         last = max(((dispatch.account_id, dispatch.endpoint_id) for dispatch in dispatches), default=_BEFORE_ALL)
         self._after = last if is_full else _BEFORE_ALL
-        return is_full or was_partial
+        return bool(dispatches) or was_partial
 
-    async def _deliver(self, dispatch: Dispatch) -> None:
+    async def _claim(self, room: int) -> list[Dispatch]:
+        async with transaction(self._db) as conn:
+            await queries.plan_anew(conn)
+            endpoints = await queries.lock_endpoints_with_room(
+                conn, after=self._after, per_endpoint=IN_FLIGHT_PER_ENDPOINT_MAX, limit=room
+            )
+            if not endpoints:
+                return []
+            return await queries.claim_due(
+                conn,
+                endpoints,
+                retry_delays=[lifecycle.retry_delay(made) or timedelta(0) for made in range(1, ATTEMPTS_MAX + 1)],
+                lease=lifecycle.LEASE,
+                per_endpoint=IN_FLIGHT_PER_ENDPOINT_MAX,
+                limit=room,
+            )
+
+    async def _deliver(self, dispatch: Dispatch, claimed: float) -> None:
         try:
+            if time.monotonic() - claimed > lifecycle.START_MAX.total_seconds():
+                # The lease would be over before the attempt is; its row is due again by itself.
+                log.warning("delivery.not_sent", delivery_id=ids.shown(Prefix.DELIVERY, dispatch.delivery_id))
+                return
             attempted = await self._attempt(dispatch)
-            await self._record(dispatch, attempted)
+            await self._recorded(dispatch, attempted)
         except Exception:  # noqa: BLE001  (one delivery's bug must not end the others; its row is due again by itself)
             log.exception("delivery.not_recorded", delivery_id=ids.shown(Prefix.DELIVERY, dispatch.delivery_id))
         finally:
-            self._bell.ring()
+            self._ended += 1
+            if self._ended >= self._ended_wanted:
+                self._bell.ring()
 
     async def _attempt(self, dispatch: Dispatch) -> Attempted:
         """One POST. Success is the status 200 within ten seconds; the body is read for the record only."""
@@ -137,7 +165,7 @@ class Sender:
         began = time.monotonic()
         status_code, error, answer = None, None, bytearray()
         try:
-            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+            async with asyncio.timeout(_ANSWER_SECONDS_MAX):
                 async with self._sessions[dispatch.livemode].post(
                     URL(dispatch.url, encoded=True), data=dispatch.payload, headers=headers, allow_redirects=False
                 ) as response:
@@ -155,37 +183,43 @@ class Sender:
         old, new = dispatch.sealed_secret, dispatch.sealed_next_secret
         if new is not None and dispatch.rotates_at is not None and dispatch.rotates_at <= at:
             old, new = new, None
+        endpoint = dispatch.account_id, dispatch.endpoint_id
         return signature.headers(
-            self._unsealed(dispatch, old),
+            self._unsealed(endpoint, old),
             dispatch.payload,
             event_id=ids.shown(Prefix.EVENT, dispatch.event_id),
             timestamp=int(at.timestamp()),
             service_name=self._settings.service_name,
             version=__version__,
-            next_secret=None if new is None else self._unsealed(dispatch, new),
+            next_secret=None if new is None else self._unsealed(endpoint, new),
             is_test=dispatch.is_test,
         )
 
-    def _unsealed(self, dispatch: Dispatch, sealed: bytes) -> str:
-        bound_to = secret_binding(dispatch.account_id, dispatch.endpoint_id)
-        return secrets.unseal(self._settings.secret_key, sealed, bound_to=bound_to)
+    def _unseal(self, endpoint: EndpointKey, sealed: bytes) -> str:
+        return secrets.unseal(self._settings.secret_key, sealed, bound_to=secret_binding(*endpoint))
 
-    async def _record(self, dispatch: Dispatch, attempted: Attempted) -> None:
-        at = self._clock.now()
-        next_at = None if attempted.succeeded else lifecycle.next_attempt_at(dispatch.attempt, at=at)
-        failed_in_a_row = None
-        async with transaction(self._db) as conn:
-            await queries.update_attempt(conn, dispatch, attempted)
-            if next_at is None:
-                status = "succeeded" if attempted.succeeded else "failed"
-                failed_in_a_row = await queries.end_delivery(conn, dispatch, status=status, at=at)
+    async def _recorded(self, dispatch: Dispatch, attempted: Attempted) -> None:
+        """Record the result, again if the database is away for a moment: what is lost is sent a second time."""
+        for seconds in _RECORD_AGAIN_SECONDS:
+            try:
+                await self._results.submit((dispatch, attempted))
+            except ServiceUnavailable:
+                await asyncio.sleep(seconds)
             else:
-                await queries.update_delivery_to_wait(conn, dispatch, due_at=next_at)
-        if failed_in_a_row == 1:
-            log_failing(dispatch.endpoint_id)
+                return
+        await self._results.submit((dispatch, attempted))
 
 
-def _session(allowed: Networks) -> aiohttp.ClientSession:
+async def _record(conn: Connection, ended: Sequence[tuple[Dispatch, Attempted]], _: int) -> Sequence[None]:
+    async with conn.transaction():
+        await queries.plan_anew(conn)
+        failing = await queries.record_attempts(conn, ended)
+    for endpoint_id in failing:
+        log_failing(endpoint_id)
+    return [None] * len(ended)
+
+
+def session(allowed: Networks) -> aiohttp.ClientSession:
     def judged_socket(address: aiohttp.AddrInfoType) -> socket.socket:  # pyright: ignore[reportUnknownParameterType]
         family, kind, protocol, _, (ip, *_) = cast("tuple[int, int, int, str, tuple[str, int]]", address)
         if not may_be_dialled(ip, allowed=allowed):
@@ -195,41 +229,19 @@ def _session(allowed: Networks) -> aiohttp.ClientSession:
         return dialling
 
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(
+        connector=Connector(
             socket_factory=judged_socket,
             resolver=Resolver(),
             use_dns_cache=False,
             limit=0,
             keepalive_timeout=IDLE_SECONDS_MAX,
         ),
-        timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS_MAX),
-        response_class=_Answer,
+        timeout=aiohttp.ClientTimeout(total=None),  # an attempt has its own
         trust_env=False,
         auto_decompress=False,
         cookie_jar=aiohttp.DummyCookieJar(),
         skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
     )
-
-
-class _Answer(aiohttp.ClientResponse):
-    """An answer that has to come to the point: one that says "continue" without end would keep the event loop busy."""
-
-    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
-        protocol = connection.protocol
-        if protocol is None:
-            return await super().start(connection)
-        read, reads = protocol.read, itertools.count()
-
-        async def read_a_few() -> object:
-            if next(reads) > _INTERIM_ANSWERS_MAX:
-                raise aiohttp.ClientPayloadError
-            return await read()
-
-        vars(protocol)["read"] = read_a_few
-        try:
-            return await super().start(connection)
-        finally:
-            del vars(protocol)["read"]
 
 
 class Resolver(AbstractResolver):
@@ -307,6 +319,8 @@ def _kind_of(failure: Exception) -> str:
             return "address_refused"
         case AddressRefused():
             return "address_refused"
+        case aiohttp.ClientConnectorError() if isinstance(failure.os_error, ConnectionResetError):
+            return "connection_reset"  # while TLS was being agreed on
         case aiohttp.ClientConnectorError():
             return "connection_refused"
         case aiohttp.ClientOSError() | aiohttp.ServerDisconnectedError() | OSError():

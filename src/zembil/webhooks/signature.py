@@ -1,13 +1,12 @@
 """Signatures of a delivery: the contract's header, and the replay-safe one of Standard Webhooks beside it."""
 
 import base64
-import hashlib
 import hmac
 
 
 def contract_signature(secret: str, body: bytes, *, timestamp: int) -> str:
     """`t=…,v1=…`; the key is the whole secret as text, the message the body alone (contract, Webhook signature)."""
-    digest = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+    digest = hmac.digest(secret.encode(), body, "sha256").hex()
     return f"t={timestamp},v1={digest}"
 
 
@@ -15,7 +14,7 @@ def standard_signature(secret: str, body: bytes, *, event_id: str, timestamp: in
     """`v1,…` of Standard Webhooks; the key is the decoded part of the secret, the message covers id and time too."""
     key = base64.b64decode(secret.removeprefix("whsec_"))
     message = f"{event_id}.{timestamp}.".encode() + body
-    return "v1," + base64.b64encode(hmac.new(key, message, hashlib.sha256).digest()).decode("ascii")
+    return "v1," + base64.b64encode(hmac.digest(key, message, "sha256")).decode("ascii")
 
 
 def headers(
