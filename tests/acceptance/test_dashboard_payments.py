@@ -105,6 +105,11 @@ def test_an_export_is_what_the_list_shows_with_the_same_filters(api: httpx2.Clie
     assert [row["Reference"] for row in rows] == [f"r-{number}" for number in range(29, 0, -2)]
 
 
+def test_an_export_longer_than_what_is_read_at_once_has_every_payment_once(api: httpx2.Client, admin: Visitor) -> None:
+    made = [created(api)["id"] for _ in range(260)]
+    assert [row["Payment"] for row in exported(admin)] == made[::-1]
+
+
 HOSTILE = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", '=cmd|"/C calc"!A0', "＝1"]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from zembil import ids
 from zembil.accounts.permissions import Permission
 from zembil.dashboard.visits import Answer, Doorkeeper, GoTo, Notice, Page, Route, Visit, action, page
-from zembil.db.pool import Database, reading, transaction
+from zembil.db.pool import Database, reading, snapshot, transaction
 from zembil.errors import ResourceNotFound
 from zembil.ids import Prefix
 from zembil.web.cursors import taken_page
@@ -42,7 +42,8 @@ class DeliveryPages:
 
     async def show(self, visit: Visit) -> Answer:
         delivery_id = _delivery_id(visit)
-        async with reading(self.door.db) as conn:
+        # One moment for all: an attempt that began in between would look like one that was cut off.
+        async with snapshot(self.door.db) as conn:
             delivery = await delivery_queries.find_delivery(conn, visit.account.id, delivery_id)
             if delivery is None:
                 raise ResourceNotFound

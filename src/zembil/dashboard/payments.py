@@ -4,9 +4,9 @@ import hashlib
 import json
 import re
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, tzinfo
 from functools import partial
 from urllib.parse import urlencode
 
@@ -112,10 +112,10 @@ class PaymentPages:
         first = await anext(groups)  # a database that is away is told before anything is sent
         zone = str(visit.zone)
 
-        async def rows() -> AsyncIterator[Sequence[Sequence[str]]]:
-            yield [_exported(row, visit) for row in first]
+        async def all_groups() -> AsyncIterator[list[PaymentRow]]:
+            yield first
             async for group in groups:
-                yield [_exported(row, visit) for row in group]
+                yield group
 
         day = visit.now.astimezone(visit.zone).date().isoformat()
         columns = [
@@ -123,7 +123,9 @@ class PaymentPages:
             *("Reference", "Description", "Customer", "Name", "Phone", "E-mail", f"Ended ({zone})", "Transaction"),
             *("Failed because", "Cancelled by", "Metadata"),
         ]
-        return spreadsheets.download(f"payments-{visit.environment}-{day}.csv", columns, rows())
+        return spreadsheets.download(
+            f"payments-{visit.environment}-{day}.csv", columns, all_groups(), partial(_exported, visit.zone)
+        )
 
     # One payment
 
@@ -321,10 +323,10 @@ async def _groups(db: Database, account_id: int, wanted: PaymentFilter) -> Async
         last = found[-1]
 
 
-def _exported(row: PaymentRow, visit: Visit) -> list[str]:
+def _exported(zone: tzinfo, row: PaymentRow) -> list[str]:
     return [
         ids.shown(Prefix.PAYMENT, row.id),
-        _local(ids.created_at(row.id), visit),
+        _local(ids.created_at(row.id), zone),
         row.status.value,
         str(money.birr_of(row.amount_santim)),
         str(money.birr_of(row.refunded_santim)),
@@ -334,7 +336,7 @@ def _exported(row: PaymentRow, visit: Visit) -> list[str]:
         spreadsheets.guarded(row.name),
         spreadsheets.guarded(row.phone),
         spreadsheets.guarded(row.email),
-        _local(row.ended_at, visit) if row.ended_at else "",
+        _local(row.ended_at, zone) if row.ended_at else "",
         ids.shown(Prefix.TRANSACTION, row.transaction_id) if row.transaction_id else "",
         row.failure_code.value if row.failure_code else "",
         row.cancellation_reason.value if row.cancellation_reason else "",
@@ -342,5 +344,5 @@ def _exported(row: PaymentRow, visit: Visit) -> list[str]:
     ]
 
 
-def _local(at: datetime, visit: Visit) -> str:
-    return f"{at.astimezone(visit.zone):%Y-%m-%d %H:%M:%S}"
+def _local(at: datetime, zone: tzinfo) -> str:
+    return at.astimezone(zone).isoformat(" ", "seconds")[:19]

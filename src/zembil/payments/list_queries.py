@@ -45,7 +45,6 @@ class ListedPayment(Struct, frozen=True):
     reference: str | None
 
 
-IDS_MAX = 500  # the literal limit of list_payment_ids
 _MILLISECOND = timedelta(milliseconds=1)
 _PLACES: tuple[LiteralString, ...] = (
     "$1", "$2", "$3", "$4", "$5", "$6", "$7", "$8", "$9", "$10", "$11", "$12", "$13", "$14", "$15", "$16",
@@ -128,11 +127,11 @@ async def list_payments(
 async def list_payment_ids(
     conn: Connection, account_id: int, wanted: PaymentFilter, *, before: uuid.UUID | None
 ) -> list[uuid.UUID]:
-    """The next IDS_MAX of a list that is read to its end: newest first, older than the payment `before`."""
+    """At most 250 of a list that is read to its end: newest first, older than the payment `before`."""
     given = _Parameters()
     found = "FROM payments WHERE account_id = " + given.place(account_id) + _fitting(wanted, given)
     found += _range(*wanted.id_range, given) + _range(None, before, given)
-    rows = await conn.fetch("SELECT id " + found + " ORDER BY id DESC LIMIT 500", *given)
+    rows = await conn.fetch("SELECT id " + found + " ORDER BY id DESC LIMIT 250", *given)
     return [row["id"] for row in rows]
 
 
