@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +13,7 @@ import pytest
 
 from tests.acceptance.test_dev import eventually
 from tests.acceptance.test_management import zembil
+from tests.support.dashboard import signed_in, text_of
 from tests.support.database import account_of, query
 from tests.support.gateway import Gateway, Merchant
 from tests.support.money import at_once, created, decide, demand_refusal, refund
@@ -85,6 +86,29 @@ def test_a_decision_about_a_refund_is_recorded_once_and_a_refused_one_never(
         ("refund.rejected", rejected["id"], {"reason": "Not ours."}),
         ("refund.approved", again["id"], {"amount": "1.00", "requested_by": again["requested_by"]}),
     ]
+
+
+def test_erasing_a_customer_is_recorded_by_its_id_alone_and_a_refused_erasure_never(
+    gateway: Gateway, merchant: Merchant
+) -> None:
+    api = merchant.client()
+    person = {"name": "Hirut Bekele", "email": "hirut@example.et", "phone": "+251911223344"}
+    by_key, by_hand, kept = (api.post("/customers", json=person).json()["data"] for _ in range(3))
+    payment = created(api, customer={"id": kept["id"], "phone": person["phone"]})
+    prompt = {"mobile_money_provider": "telebirr", "phone": person["phone"]}
+    assert api.post(f"/payments/{payment['id']}/charge", json=prompt).status_code == 200
+    demand_refusal(api.delete(f"/customers/{kept['id']}"), 409, "invalid_state")
+    with closing(signed_in(gateway, merchant)) as admin:
+        assert api.delete(f"/customers/{by_key['id']}").status_code == 200
+        assert admin.sends(f"/dashboard/sandbox/customers/{by_hand['id']}/erase").status_code == 303
+        demand_refusal(api.delete(f"/customers/{by_hand['id']}"), 404, "resource_not_found")
+        log_page = admin.get("/dashboard/sandbox/settings/audit-log?action=customer.erased")
+    found = [row for row in entries(gateway, merchant) if row["action"] == "customer.erased"]
+    assert [(row["object"], json.loads(row["details"])) for row in found] == [(by_key["id"], {}), (by_hand["id"], {})]
+    assert [row["actor_kind"] for row in found] == ["user", "user"]
+    assert len({row["key_id"] for row in found}) == 2  # the key of the API, and the dashboard's session
+    assert by_key["id"] in text_of(log_page)
+    assert by_hand["id"] in text_of(log_page)
 
 
 def test_entries_written_by_many_at_once_are_sealed_in_one_chain(gateway: Gateway, merchant: Merchant) -> None:

@@ -73,6 +73,7 @@ class AuditAction(StrEnum):
     SECRET_ROTATED = "endpoint.secret_rotated"  # noqa: S105  (what was done, not a secret)
     REFUND_APPROVED = "refund.approved"
     REFUND_REJECTED = "refund.rejected"
+    CUSTOMER_ERASED = "customer.erased"
     CHARGE_RESOLVED = "charge.resolved"
     REFUND_RESOLVED = "refund.resolved"
     SIGNED_IN = "user.signed_in"

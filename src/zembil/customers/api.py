@@ -143,7 +143,7 @@ class CustomerEndpoints:
     async def erase(self, call: Call) -> Answer:
         customer_id = _customer_id(call)
         async with transaction(self.db) as conn:
-            await operations.erase_customer(conn, call.account, customer_id)
+            await operations.erase_customer(conn, call.account, customer_id, by=call.principal.actor, at=call.at)
         return success({"id": ids.shown(Prefix.CUSTOMER, customer_id), "deleted": True})
 
 

@@ -7,11 +7,13 @@ from datetime import datetime
 from msgspec import UNSET, UnsetType
 
 from zembil import ids, instants
-from zembil.accounts.model import Account
+from zembil.accounts.model import Account, Actor, AuditAction
+from zembil.accounts.operations import audit
 from zembil.customers import queries
 from zembil.customers.model import Customer, previous_attributes, shown
 from zembil.db.pool import Connection, UniqueViolation
 from zembil.errors import DuplicateReference, Fault, InvalidState, ResourceNotFound, ValidationError
+from zembil.ids import Prefix
 from zembil.webhooks.model import EventType, event_about
 from zembil.webhooks.queries import insert_events
 
@@ -105,7 +107,9 @@ async def update_customer(
     return after
 
 
-async def erase_customer(conn: Connection, account: Account, customer_id: uuid.UUID) -> None:
+async def erase_customer(
+    conn: Connection, account: Account, customer_id: uuid.UUID, *, by: Actor, at: datetime
+) -> None:
     """Erase a person: the customer, and who it was on its payments and charges, which stay.
 
     Raises ResourceNotFound, and InvalidState while money is on its way: its rail needs the phone.
@@ -120,6 +124,8 @@ async def erase_customer(conn: Connection, account: Account, customer_id: uuid.U
             "erase the customer when that is over."
         )
     await queries.erase_from_charges(conn, account.id, customer_id)
+    # The id alone: the log is kept for good, and says nothing of the person.
+    await audit(conn, account.id, by, AuditAction.CUSTOMER_ERASED, ids.shown(Prefix.CUSTOMER, customer_id), at=at)
 
 
 def changed(customer: Customer, change: CustomerChange) -> Customer:

@@ -27,6 +27,7 @@ WORDS: dict[AuditAction, str] = {
     AuditAction.SECRET_ROTATED: "gave an endpoint a new secret",
     AuditAction.REFUND_APPROVED: "approved a refund",
     AuditAction.REFUND_REJECTED: "rejected a refund",
+    AuditAction.CUSTOMER_ERASED: "erased a customer",
     AuditAction.CHARGE_RESOLVED: "said what became of a charge in doubt",
     AuditAction.REFUND_RESOLVED: "said what became of a refund in doubt",
     AuditAction.SIGNED_IN: "signed in",

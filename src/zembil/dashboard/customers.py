@@ -119,7 +119,9 @@ class CustomerPages:
     async def erase(self, visit: Visit) -> Answer:
         try:
             async with transaction(self.door.db) as conn:
-                await operations.erase_customer(conn, visit.account, _customer_id(visit))
+                await operations.erase_customer(
+                    conn, visit.account, _customer_id(visit), by=visit.principal.actor, at=visit.at
+                )
         except InvalidState as error:
             return GoTo(f"{PATH}/{visit.value('id')}", Notice(error.message, is_bad=True))
         return GoTo(PATH, Notice("Erased. What was paid stays, without saying by whom."))
