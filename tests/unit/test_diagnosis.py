@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -91,3 +92,15 @@ def test_what_nothing_explains_is_not_explained() -> None:
 def test_a_body_of_any_kind_is_judged(body: bytes) -> None:
     assert judged(digest(SECRET, body), body, secrets=[SECRET], other_secrets=[]).is_right
     assert not judged("0" * 64, body, secrets=[SECRET], other_secrets=[]).is_right
+
+
+def test_a_deeply_nested_body_is_judged_with_little_memory() -> None:
+    body = b"[" * 700 + b"1," * 16_000 + b"1" + b"]" * 700
+    tracemalloc.start()
+    try:
+        verdict = judged("0" * 64, body, secrets=[SECRET], other_secrets=[])
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert not verdict.is_right
+    assert most < 20_000_000

@@ -7,10 +7,12 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 _V1 = re.compile(r"\bv1=([^,\s]+)")
 _HEX = re.compile(r"[0-9a-fA-F]+")
+# Deeper than any event of ours. Written with an indent, a body takes as much again for each level.
+_LEVELS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +116,20 @@ def _other_bodies(body: bytes, *, event_id: str, timestamp: str) -> Iterator[tup
         document, as_javascript = json.loads(body), json.loads(body, parse_float=_javascript_number)
     except (ValueError, RecursionError):
         return
+    if not _is_nested_within(_LEVELS_MAX, document):
+        return
     said = "Re-serialised JSON: the body was parsed and written anew{}. Sign the bytes as they came."
     for how, value, options in _ways_to_write(document, as_javascript):
         written = json.dumps(value, **options)
         yield said.format(how), written.encode("utf-8", "replace")
         yield said.format(f"{how}, with / escaped"), written.replace("/", "\\/").encode("utf-8", "replace")
+
+
+def _is_nested_within(levels: int, value: Any) -> bool:
+    parts = list(cast("dict[str, Any]", value).values()) if isinstance(value, dict) else value
+    if not isinstance(parts, list):
+        return True
+    return levels > 0 and all(_is_nested_within(levels - 1, part) for part in cast("list[Any]", parts))
 
 
 def _ways_to_write(document: Any, as_javascript: Any) -> Iterator[tuple[str, Any, dict[str, Any]]]:
