@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from tests.support.dashboard import Visitor, errors, fetch, heading, new_user
+from tests.support.dashboard import Visitor, errors, fetch, heading, new_user, text_of
 from tests.support.gateway import Gateway, Merchant
 
 PATH = "/dashboard/sandbox/requests"
@@ -68,13 +68,20 @@ def _uuid_of(answer: httpx2.Response) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}"
 
 
-def test_an_api_key_in_an_address_is_not_kept(merchant: Merchant, visitor: Visitor) -> None:
+def test_neither_an_api_key_nor_what_is_personal_is_kept_of_an_address(merchant: Merchant, visitor: Visitor) -> None:
     client = merchant.client()
     key = client.headers["Authorization"].removeprefix("Bearer ")
-    answer = client.get("/payments", params={"api_key": key, "phone": "+251911234567"})
+    answer = client.get("/payments", params={"api_key": key, "phone": "+251911234567", "metadata[order]": "A-1042"})
     page = page_once_written(visitor, f"{PATH}?search={request_id(answer)}", "[API key]")
     assert key not in page
     assert "251911234567" not in page
+    assert "metadata[order]" in page
+    assert "A-1042" not in page
+
+
+def test_a_search_for_what_nobody_can_have_sent_finds_nothing(visitor: Visitor) -> None:
+    assert "req_" not in text_of(found := visitor.get(f"{PATH}?search=%00"))
+    assert found.status_code == 200
 
 
 def test_a_refused_request_says_why(merchant: Merchant, visitor: Visitor) -> None:

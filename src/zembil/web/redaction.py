@@ -33,7 +33,10 @@ def redacted_query(query_string: bytes) -> str | None:
     if not query_string:
         return None
     fields = parse_qsl(query_string.decode("utf-8", "replace"), keep_blank_values=True)
-    return _clean(urlencode([(name, _REMOVED if name in _PERSONAL else value) for name, value in fields], safe="[]:"))
+    kept = [
+        (name, _REMOVED if name.partition("[")[0] in _PERSONAL | _OF_THEIR_OWN else value) for name, value in fields
+    ]
+    return _clean(urlencode(kept, safe="[]:"))
 
 
 def redacted_path(path: str) -> str:
