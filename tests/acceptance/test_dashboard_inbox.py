@@ -100,7 +100,8 @@ def test_the_last_hundred_requests_are_kept_and_none_that_is_too_large(gateway: 
 
 
 def test_an_unknown_address_keeps_nothing(gateway: Gateway) -> None:
-    assert httpx2.post(f"{gateway.origin}/inbox/nobody", content=b"x").status_code == 404
+    for token in ("nobody", "%00", "%ff", "%ed%a0%80"):
+        assert httpx2.post(f"{gateway.origin}/inbox/{token}", content=b"x").status_code == 404
     assert httpx2.get(f"{gateway.origin}/inbox/nobody").status_code == 405
 
 

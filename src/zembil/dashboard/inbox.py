@@ -51,8 +51,9 @@ class InboxPages:
 
     async def receive(self, request: Request) -> Response:
         """Keep a request and answer 200, as a receiver should: at once."""
+        token = request.path_params["token"].replace("\0", "�")
         async with reading(self.door.db) as conn:
-            account_id = await inbox_queries.find_inbox(conn, request.path_params["token"])
+            account_id = await inbox_queries.find_inbox(conn, token)
         if account_id is None:
             return PlainTextResponse("There is no inbox at this address.\n", 404)
         body = bytearray()

@@ -116,7 +116,7 @@ class Visit:
     def value(self, name: str) -> str:
         """A part of the path, or a field of the query; "" if there is none."""
         found = self.request.path_params.get(name) or self.request.query_params.get(name, "")
-        return str(found)
+        return str(found).replace("\0", "�")  # which PostgreSQL does not take
 
     def may(self, permission: Permission) -> bool:
         return allowed(self.role, permission, livemode=self.livemode)
