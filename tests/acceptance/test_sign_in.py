@@ -243,13 +243,19 @@ def test_live_pages_need_the_second_step(visitor: Visitor, user: User) -> None:
     assert heading(visitor.get("/dashboard/live")) == "Home"
 
 
-def test_a_session_from_before_the_second_step_gives_a_code_to_see_live_pages(
+def test_a_session_from_before_the_second_step_opens_nothing_until_it_gives_a_code(
     visitor_at: NewVisitor, visitor: Visitor, user: User
 ) -> None:
     earlier = visitor_at()
     earlier.signs_in(user)
+    team = f"{HOME}/settings/team"
+    invitation = {"form_token": form_token(earlier.get(team)), "email": "mallory@example.et", "role": "admin"}
     visitor.signs_in(user)
     visitor.sets_up_second_step()
+    for path in (HOME, ACCOUNT, team):
+        assert earlier.get(path).headers["location"] == f"{CODE}?next={path}"
+    assert earlier.client.post(team, data=invitation).headers["location"] == CODE
+    assert "mallory@" not in visitor.get(team).text
     asked = earlier.get("/dashboard/live")
     assert asked.headers["location"] == f"{CODE}?next=/dashboard/live"
     earlier.secret = visitor.secret

@@ -228,6 +228,11 @@ class Doorkeeper:
             return self.sign_in_page(request, Form(), status=401)
         if session.awaits_code:
             return RedirectResponse(CODE_PATH, status_code=303, headers=PAGE_HEADERS)
+        if session.user.has_second_step and not session.has_second_step:
+            # It began before the second step was set up. The team, for one, is the same in both environments: whoever
+            # could invite an admin from the sandbox would come into live by that.
+            on = f"{CODE_PATH}?next={quote(request.url.path)}" if route.method == "GET" else CODE_PATH
+            return RedirectResponse(on, status_code=303, headers=PAGE_HEADERS)
         async with reading(self.db) as conn:
             account = await find_account_of(conn, session.user.merchant_id, livemode=livemode)
         if account is None:
@@ -245,8 +250,6 @@ class Doorkeeper:
         if visit.livemode and not visit.session.has_second_step and not route.is_before_second_step:
             if route.method != "GET":
                 raise PermissionDenied("Live pages need the second step; sign in with a code first.")
-            if visit.user.has_second_step:
-                return RedirectResponse(f"{CODE_PATH}?next={quote(visit.request.url.path)}", status_code=303)
             return GoTo(SECOND_STEP_PATH, Notice("Live pages show real money. Set up the second step first."))
         if not visit.may(route.permission):
             role = visit.role.value.replace("_", "-")
