@@ -80,6 +80,19 @@ def made_key(visitor: Visitor, name: str = "Web shop", **fields: str) -> tuple[s
     return page.url.path, revealed(page)
 
 
+def test_a_secret_on_its_way_to_the_next_page_opens_in_no_other_session(
+    merchant: Merchant, admin: Visitor, arrives: Callable[..., Visitor]
+) -> None:
+    made = admin.sends(f"{KEYS}/new", name="Shop", role="developer")
+    kept, page, colleague = admin.client.cookies["zembil-notice"], made.headers["location"], arrives()
+    colleague.client.cookies.set("zembil-notice", kept, domain="127.0.0.1", path="/")
+    signed_out = httpx2.get(f"{merchant.origin}/dashboard/sign-in", headers={"Cookie": f"zembil-notice={kept}"})
+    for elsewhere in (colleague.get(page), signed_out):
+        assert elsewhere.status_code == 200
+        assert 'class="secret"' not in elsewhere.text
+    assert works(merchant, revealed(followed(admin, made)))
+
+
 def test_a_key_is_made_shown_once_and_works(merchant: Merchant, admin: Visitor) -> None:
     page, key = made_key(admin)
     assert works(merchant, key)

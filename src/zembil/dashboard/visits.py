@@ -263,7 +263,8 @@ class Doorkeeper:
 
     def _response(self, visit: Visit, answer: Answer) -> Response:
         if isinstance(answer, GoTo):
-            return self.go_to(visit.path(answer.path), notice=answer.notice, session_token=answer.session_token)
+            here, new = self._token(visit.request), answer.session_token
+            return self.go_to(visit.path(answer.path), notice=answer.notice, read_in=new or here, session_token=new)
         if isinstance(answer, Page):
             return self._page(visit, answer)
         for name, value in PAGE_HEADERS.items():
@@ -273,7 +274,7 @@ class Doorkeeper:
     def _page(self, visit: Visit, answer: Page, headers: Headers = ()) -> Response:
         base = f"{ROOT}/{visit.environment}"
         here = visit.request.url.path.removeprefix(base)
-        notice = self._notice(visit.request)
+        notice = self._notice(visit.request, self._token(visit.request))
         context: dict[str, Any] = {
             "service": self.settings.title,
             "settings": self.settings,
@@ -337,7 +338,7 @@ class Doorkeeper:
     ) -> Response:
         """A page for somebody who is not signed in, or half-way; its forms go with a cookie of the browser."""
         browser = self._read(request, _VISITOR) or secrets.random_token()
-        notice = self._notice(request)
+        notice = self._notice(request, "")
         page: dict[str, Any] = {
             "service": self.settings.title,
             "visit": None,
@@ -369,12 +370,19 @@ class Doorkeeper:
         await own_fields(request, self.settings.secret_key, token, public_url=self.settings.public_url)
 
     def go_to(
-        self, path: str, *, notice: Notice | None = None, session_token: str | None = None, signs_out: bool = False
+        self,
+        path: str,
+        *,
+        notice: Notice | None = None,
+        read_in: str = "",
+        session_token: str | None = None,
+        signs_out: bool = False,
     ) -> Response:
-        """A redirect to a path of ours."""
+        """A redirect to a path of ours; the notice opens in one session, or, by default, for who is not signed in."""
         response = RedirectResponse(path, status_code=303, headers=PAGE_HEADERS)
         if notice is not None:
-            sealed = secrets.seal(self.settings.secret_key, msgspec.json.encode(notice).decode(), bound_to="notice")
+            plain = msgspec.json.encode(notice).decode()
+            sealed = secrets.seal(self.settings.secret_key, plain, bound_to=_binding(read_in))
             self._set(response, _NOTICE, sealed.hex(), _NOTICE_SECONDS)
         if session_token is not None:
             self._set(response, _SESSION, session_token, round(sign_in.SESSION_LIFETIME / timedelta(seconds=1)))
@@ -387,11 +395,11 @@ class Doorkeeper:
     def _token(self, request: Request) -> str:
         return self._read(request, _SESSION)
 
-    def _notice(self, request: Request) -> Notice | None:
+    def _notice(self, request: Request, read_in: str) -> Notice | None:
         text = self._read(request, _NOTICE)
         try:
             sealed = bytes.fromhex(text)
-            plain = secrets.opened(self.settings.secret_key, sealed, bound_to="notice")
+            plain = secrets.opened(self.settings.secret_key, sealed, bound_to=_binding(read_in))
             return None if plain is None else msgspec.json.decode(plain, type=Notice)
         except ValueError:
             return None
@@ -414,6 +422,11 @@ class Doorkeeper:
             "httponly": True,
             "samesite": "lax",
         }
+
+
+def _binding(session_token: str) -> str:
+    """What a notice is sealed with: a cookie that outlives its session, in a browser or a copy of it, opens nowhere."""
+    return f"notice|{session_token}"
 
 
 def _endpoint(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
