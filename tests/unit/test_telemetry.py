@@ -3,10 +3,13 @@
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from zembil import ids
+from zembil.accounts.secrets import new_api_key, random_token
 from zembil.telemetry import masked
 
 
@@ -29,6 +32,16 @@ def test_what_looks_like_a_card_number_is_masked_in_logs() -> None:
     (line,) = logged("log.info('a', path='/payments/4111111111111111')")
     assert line["path"] == "/payments/************1111"
     assert line["event"] == "a"
+
+
+def test_what_opens_something_to_whoever_has_it_is_not_in_logs() -> None:
+    link, key = ids.link_token(7, ids.new_id(datetime.now(UTC)), bytes(range(16))), new_api_key(livemode=True)
+    kept = [f"/p/{link}", f"/p/{link}/events", f"/r/{link}", f"/dashboard/link/{random_token()}", f"/v1/{key}"]
+    kept += [f"ValueError: http://127.0.0.1:8000/inbox/{random_token()}?x=1", "/dashboard/sandbox/inbox/requests/x"]
+    lines = logged(*(f"log.info('a', path={text!r})" for text in kept))
+    shown = ["/p/…", "/p/…/events", "/r/…", "/dashboard/link/…", "/v1/sk_live_…"]
+    shown += ["ValueError: http://127.0.0.1:8000/inbox/…?x=1", "/dashboard/sandbox/inbox/requests/x"]
+    assert [line["path"] for line in lines] == shown
 
 
 @pytest.mark.parametrize(
