@@ -1,5 +1,6 @@
 """What is pure about people: passwords, codes, where sign-in leads, how times are said."""
 
+import unicodedata
 from datetime import UTC, datetime, timedelta, timezone
 from uuid import UUID
 
@@ -27,6 +28,14 @@ def test_nobodys_password_costs_as_much_as_everybodys() -> None:
 )
 def test_a_long_password_of_any_letters_is_good(password: str) -> None:
     assert list(passwords.faults(password, email="almaz@example.et")) == []
+
+
+async def test_the_longest_password_is_right_however_a_keyboard_composes_it() -> None:
+    chosen = "éàüñôï ç" * (passwords.LENGTH_MAX // 8)
+    typed, hasher = unicodedata.normalize("NFD", chosen), passwords.Passwords()
+    assert list(passwords.faults(typed)) == []
+    assert await hasher.is_right(typed, await hasher.hashed(typed))
+    assert not await hasher.is_right(f"{chosen}x", await hasher.hashed(chosen))
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ class Passwords:
 
     async def is_right(self, password: str, password_hash: str | None) -> bool:
         """Whether it is the password; without a hash it takes as long, and it is not."""
-        right = await self._in_turn(password[: LENGTH_MAX + 1], password_hash or NOBODYS) is not None
+        right = await self._in_turn(_normal(password)[: LENGTH_MAX + 1], password_hash or NOBODYS) is not None
         return right and password_hash is not None
 
     async def _in_turn(self, password: str, password_hash: str | None) -> str | None:
