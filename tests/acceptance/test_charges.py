@@ -25,11 +25,12 @@ from tests.support.money import (
 )
 from zembil import ids
 from zembil.accounts.queries import find_account
-from zembil.db.pool import connected, reading
+from zembil.db.pool import connected, reading, transaction
 from zembil.errors import InvalidState
 from zembil.ids import Prefix
 from zembil.payments.model import FailureCode
 from zembil.payments.operations import begin_charge, fail_unpushed
+from zembil.payments.queries import lock_phone
 from zembil.rails import rail_for
 from zembil.rails.rail import Wallet
 
@@ -258,6 +259,36 @@ def test_what_is_confirmed_or_in_doubt_is_not_cancelled(merchant: Merchant) -> N
         answer = api.post(f"/payments/{payment['id']}/cancel")
         demand_refusal(answer, 409, "invalid_state")
     assert eventually(lambda: found(api, confirmed)["status"] == "completed")
+
+
+def test_a_page_that_looks_while_the_phone_is_asked_again_does_not_offer_to_pay_anew(
+    gateway: Gateway, merchant: Merchant
+) -> None:
+    api = merchant.client()
+    payment = created(api)
+    assert charge(api, payment).status_code == 200
+    account_id = account_of(gateway, merchant.sandbox["admin_key"])
+    link = payment["payment_link"]
+    query(
+        gateway, "UPDATE charges SET prompted_at = prompted_at - interval '1 minute' WHERE account_id = $1", account_id
+    )
+
+    async def ask_again() -> int:
+        """While somebody else who is about to prompt this phone keeps it to himself."""
+        async with connected(gateway.database_url, connections_max=1) as db, httpx2.AsyncClient(timeout=30) as phone:
+            async with transaction(db) as conn:
+                await lock_phone(conn, account_id, PERSON)
+                form = {"form_token": token_of((await phone.get(link)).text)}
+                asked = asyncio.create_task(phone.post(f"{link}/resend", data=form))
+                for _ in range(10):
+                    assert 'data-state="check_phone"' in (await phone.get(link)).text
+                    await asyncio.sleep(0.05)
+                assert not asked.done()
+            return (await asked).status_code
+
+    assert asyncio.run(ask_again()) == 303
+    states = query(gateway, "SELECT state FROM charges WHERE account_id = $1 ORDER BY id", account_id)
+    assert [row["state"] for row in states] == ["cancelled", "awaiting_customer"]
 
 
 # The sandbox's numbers

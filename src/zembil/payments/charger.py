@@ -17,7 +17,7 @@ from zembil.payments import lifecycle, operations, queries
 from zembil.payments.model import Charge, ChargeState, FailureCode, Payment
 from zembil.payments.operations import Begun, PromptOpen
 from zembil.rails import calls, doubt, rail_for
-from zembil.rails.rail import ChargeRequest, Outcome, Unknown, Wallet
+from zembil.rails.rail import ChargeRequest, Outcome, Rail, Unknown, Wallet
 from zembil.telemetry import log
 from zembil.web.idempotency import IdempotencyKey
 from zembil.webhooks.sender import Bell
@@ -59,14 +59,16 @@ class Charger:
         begun = await operations.begin_charge(
             self.db, account, payment.id, rail, phone=phone, pushed=pushed, at=self.clock.now(), key=key
         )
-        if not begun.is_new:
-            return begun
+        return await self._start(account, rail, begun) if begun.is_new else begun
+
+    async def _start(self, account: Account, rail: Rail, begun: Begun) -> Begun:
+        """Tell the rail of a charge that is committed; answers how payment and charge stand then."""
         request = _request(begun.payment, begun.charge, account)
         outcome = await calls.started(rail.start_charge(request, at=self._now(account)))
-        now_payment = await self.apply(account, begun.charge, outcome)
+        payment = await self.apply(account, begun.charge, outcome)
         async with reading(self.db) as conn:
             charge = await queries.find_charge(conn, account.id, begun.charge.id)
-        return Begun(now_payment, charge or begun.charge)
+        return Begun(payment, charge or begun.charge)
 
     async def withdraw(self, account: Account, payment: Payment, charge: Charge) -> bool:
         """Ask the rail to take back a prompt; answers whether it confirmed that."""
@@ -107,10 +109,10 @@ class Charger:
                 await operations.demand_few_prompts(conn, account, charge.phone, at=self.clock.now())
         if not await self.withdraw(account, payment, charge):
             return False
-        await operations.take_back_charge(
-            self.db, account, charge, public_url=self.settings.public_url, at=self.clock.now()
+        begun = await operations.replace_charge(
+            self.db, account, charge, rail, public_url=self.settings.public_url, at=self.clock.now()
         )
-        await self.charge_payment(account, payment, charge.rail, phone=charge.phone, pushed=False)
+        await self._start(account, rail, begun)
         return True
 
     async def apply(self, account: Account, charge: Charge, outcome: Outcome) -> Payment:

@@ -158,11 +158,7 @@ async def begin_charge(
             return Begun(payment, repeated, is_new=False)
         if pushed and not _is_to_be_pushed(payment, at=at):
             raise InvalidState("The prompt that was asked for at creation is no longer due.")
-        _demand_chargeable(payment, account_at=account.now(at))
-        if phone not in rail.test_phones:
-            await queries.lock_phone(conn, account.id, phone)
-            await demand_few_prompts(conn, account, phone, at=at)
-        begun = await open_charge(conn, account, payment, rail.wallet, phone=phone, pushed=pushed, at=at)
+        begun = await _begin(conn, account, payment, rail, phone=phone, pushed=pushed, at=at)
         if key is not None:
             await queries.update_key(conn, account.id, key.key, resource_id=begun.charge.id)
     return begun
@@ -171,6 +167,17 @@ async def begin_charge(
 def _is_to_be_pushed(payment: Payment, *, at: datetime) -> bool:
     """Whether its prompt is still due: once any charge of it was begun, a payment is next due when it expires."""
     return payment.due_at is not None and payment.due_at <= at
+
+
+async def _begin(
+    conn: Connection, account: Account, payment: Payment, rail: Rail, *, phone: str, pushed: bool, at: datetime
+) -> Begun:
+    """open_charge, if the phone was not asked too often: raises RateLimitExceeded."""
+    _demand_chargeable(payment, account_at=account.now(at))
+    if phone not in rail.test_phones:
+        await queries.lock_phone(conn, account.id, phone)
+        await demand_few_prompts(conn, account, phone, at=at)
+    return await open_charge(conn, account, payment, rail.wallet, phone=phone, pushed=pushed, at=at)
 
 
 async def open_charge(
@@ -347,10 +354,13 @@ async def cancel_payment_in(
     return change.payment
 
 
-async def take_back_charge(db: Database, account: Account, charge: Charge, *, public_url: str, at: datetime) -> None:
-    """End a charge whose prompt its rail has taken back, and leave its payment to be charged anew.
+async def replace_charge(
+    db: Database, account: Account, charge: Charge, rail: Rail, *, public_url: str, at: datetime
+) -> Begun:
+    """End a charge whose prompt its rail has taken back and begin another like it, for whoever looks at one moment.
 
-    Raises InvalidState if the customer confirmed, or the charge ended, meanwhile.
+    Raises InvalidState if the customer confirmed, or the charge ended, meanwhile; then nothing changes. If only the new
+    charge is refused, the old one has ended: raises InvalidState, RateLimitExceeded.
     """
     async with transaction(db) as conn:
         payment = await queries.lock_payment(conn, account.id, charge.payment_id)
@@ -361,6 +371,11 @@ async def take_back_charge(db: Database, account: Account, charge: Charge, *, pu
         if payment is None or change is None:
             raise InvalidState("The customer has confirmed already; wait until the charge has ended.")
         await _write(conn, account, change, was=payment, public_url=public_url, at=at)
+        try:
+            return await _begin(conn, account, change.payment, rail, phone=charge.phone, pushed=False, at=at)
+        except (InvalidState, RateLimitExceeded) as error:
+            refused = error
+    raise refused
 
 
 async def fail_unpushed(
