@@ -1,24 +1,19 @@
 """Makes answers of templates: in the reader's language, compressed, with the headers of every page."""
 
 import gzip
-import hashlib
-import re
 from dataclasses import dataclass
-from importlib.resources import files
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Route
 
 from zembil.checkout.languages import LANGUAGES, Language, language_for
 from zembil.web.html import PAGE_HEADERS
+from zembil.web.static_files import LOOK, StaticFile, takes_gzip
 
 ExtraHeaders = tuple[tuple[str, str], ...]
 
-_GZIP = re.compile(r"(?:^|,)\s*(?:gzip|x-gzip|\*)\s*(?:;\s*q\s*=\s*(?!0(?:\.0*)?\s*(?:,|$))[^,]*)?\s*(?:,|$)")
 _COMPRESSION = 6
 
 
@@ -62,7 +57,7 @@ def reader_of(request: Request) -> Reader:
     return Reader(
         language_for(asked, request.headers.get("accept-language", "")),
         f"?lang={asked}" if asked in LANGUAGES else "",
-        _GZIP.search(request.headers.get("accept-encoding", "")) is not None,
+        takes_gzip(request),
     )
 
 
@@ -81,29 +76,5 @@ def sent_to(path: str) -> Response:
     return RedirectResponse(path, status_code=303, headers=PAGE_HEADERS)
 
 
-class StaticFile:
-    """A file that every page uses: compressed once, its content in its address, kept by browsers for good."""
-
-    def __init__(self, name: str, media_type: str) -> None:
-        self._content = files("zembil.checkout").joinpath("static", name).read_bytes()
-        self._compressed = gzip.compress(self._content, 9, mtime=0)
-        self._media_type = media_type
-        stem, _, suffix = name.partition(".")
-        self.path = f"/static/{stem}-{hashlib.sha256(self._content).hexdigest()[:12]}.{suffix}"
-
-    def route(self) -> Route:
-        return Route(self.path, self.answer)
-
-    async def answer(self, request: Request) -> Response:
-        headers: dict[str, Any] = {
-            "Cache-Control": "public, max-age=31536000, immutable",
-            "X-Content-Type-Options": "nosniff",
-            "Vary": "Accept-Encoding",
-        }
-        if not reader_of(request).takes_gzip:
-            return Response(self._content, media_type=self._media_type, headers=headers)
-        return Response(self._compressed, media_type=self._media_type, headers={**headers, "Content-Encoding": "gzip"})
-
-
-STYLESHEET = StaticFile("payment.css", "text/css")
-SCRIPT = StaticFile("payment.js", "text/javascript")
+STYLESHEET = StaticFile("zembil.checkout", "payment.css", after=LOOK)
+SCRIPT = StaticFile("zembil.checkout", "payment.js")

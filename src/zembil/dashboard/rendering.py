@@ -1,52 +1,31 @@
 """Templates, what they may call, and the files beside them."""
 
-import hashlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta, tzinfo
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from zembil import money
 from zembil.web.html import PAGE_HEADERS
+from zembil.web.static_files import LOOK, StaticFile
 
-_STATIC = files("zembil.dashboard").joinpath("static")
-_MEDIA_TYPES = {"css": "text/css", "js": "text/javascript"}
 _UNITS = ((timedelta(days=1), "day"), (timedelta(hours=1), "hour"), (timedelta(minutes=1), "minute"))
 
 Headers = tuple[tuple[str, str], ...]
 
 
-@cache
-def _content(name: str) -> bytes:
-    return _STATIC.joinpath(*name.split("/")).read_bytes()
-
-
-def _static_path(name: str) -> str:
-    stem, _, ending = name.rpartition("/")[2].partition(".")
-    return f"/static/{stem}-{hashlib.sha256(_content(name)).hexdigest()[:12]}.{ending}"
-
-
-_FILES = {name: _static_path(name) for name in ("dashboard.css", "dashboard.js", "htmx/htmx.min.js")}
+_FILES = {
+    "dashboard.css": StaticFile("zembil.dashboard", "dashboard.css", after=LOOK),
+    "dashboard.js": StaticFile("zembil.dashboard", "dashboard.js"),
+}
 
 
 def static_routes() -> list[Route]:
-    """The files, at addresses that change with them: browsers may keep them for good."""
-
-    def route(name: str) -> Route:
-        async def answer(_: Request) -> Response:
-            headers = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
-            return Response(_content(name), media_type=_MEDIA_TYPES[name.rpartition(".")[2]], headers=headers)
-
-        return Route(_FILES[name], answer)
-
-    return [route(name) for name in _FILES]
+    return [file.route() for file in _FILES.values()]
 
 
 def ago(at: datetime, now: datetime) -> str:
@@ -96,7 +75,11 @@ _templates = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_everywhere: dict[str, Any] = {"files": _FILES, "amount": amount, "browser_name": browser_name}
+_everywhere: dict[str, Any] = {
+    "files": {name: file.path for name, file in _FILES.items()},
+    "amount": amount,
+    "browser_name": browser_name,
+}
 
 
 def rendered(template: str, context: Mapping[str, Any], *, status: int = 200, headers: Headers = ()) -> Response:

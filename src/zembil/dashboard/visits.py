@@ -327,11 +327,7 @@ class Doorkeeper:
         else:
             wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         on = our_path(wanted) if request.method == "GET" or "next" in form else ROOT
-        # htmx puts answers into the page; to sign in, the whole page is asked for anew.
-        anew: Headers = (("HX-Refresh", "true"),) if "hx-request" in request.headers else ()
-        return self.plain_page(
-            request, "sign_in.html", {"form": form, "next": on}, status=status, headers=anew + headers
-        )
+        return self.plain_page(request, "sign_in.html", {"form": form, "next": on}, status=status, headers=headers)
 
     def plain_page(
         self, request: Request, template: str, context: Mapping[str, Any], *, status: int = 200, headers: Headers = ()
