@@ -1,6 +1,6 @@
 """Fixtures: one `zembil dev` for each test process, a merchant and a receiver for each test."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,18 @@ from zembil.db.embedded import EmbeddedPostgres
 # How long an example takes is the machine's business, not a promise.
 settings.register_profile("zembil", deadline=None)
 settings.load_profile("zembil")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What the server last logged stands beside a failure: it is often the reason."""
+    report = yield
+    gateway = getattr(item, "funcargs", {}).get("gateway")
+    if report.failed and isinstance(gateway, Gateway):
+        report.sections.append(("Zembil's log", gateway.log.read_text(errors="replace")[-4000:]))
+    return report
 
 
 @pytest.fixture(scope="session")
