@@ -63,6 +63,7 @@ def measure(*, short: bool, say: Say) -> list[Figure]:
 
 def _pages(one: str, day: str) -> dict[str, str]:
     return {
+        "home": "",
         "payments, all": "/payments",
         "payments, one status": "/payments?status=failed",
         "payments, some days": f"/payments?date_from={day}&date_to={day}",

@@ -49,10 +49,10 @@ FROM generate_series(1, $1::integer) AS number CROSS JOIN LATERAL (
 """
 # As if writers and the worker had counted: in every slot of every hour.
 _COUNT = """
-INSERT INTO payment_counts (account_id, hour, slot, pending, completed, failed, cancelled)
+INSERT INTO payment_counts (account_id, hour, slot, pending, completed, failed, cancelled, completed_santim)
 SELECT account_id, coalesce(hour, '-infinity'), slot, count(*) FILTER (WHERE status = 'pending'),
     count(*) FILTER (WHERE status = 'completed'), count(*) FILTER (WHERE status = 'failed'),
-    count(*) FILTER (WHERE status = 'cancelled')
+    count(*) FILTER (WHERE status = 'cancelled'), coalesce(sum(amount_santim) FILTER (WHERE status = 'completed'), 0)
 FROM payments CROSS JOIN LATERAL (
     SELECT date_trunc('hour', uuid_extract_timestamp(id)) AS hour, ('x' || right(id::text, 1))::bit(4)::integer AS slot
 )
