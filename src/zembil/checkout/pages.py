@@ -28,7 +28,7 @@ from zembil.qr import LinkCodes
 from zembil.rails import wallets
 from zembil.rails.rail import Wallet
 from zembil.rails.sandbox import HandsetAnswer, HandsetNotification
-from zembil.web.fields import check_phone
+from zembil.web.fields import check_phone, international
 from zembil.web.html import PAGE_HEADERS, form_token, own_form
 
 _EVENT_HEADERS = {**PAGE_HEADERS, "X-Accel-Buffering": "no"}
@@ -104,7 +104,7 @@ class PaymentPages:
         opened = await self._open(request)
         fields = await self._form(request, opened)
         form = Form(fields.get("phone", ""), fields.get("mobile_money_provider", ""))
-        phone = view.international(form.phone)
+        phone = international(form.phone)
         if faulty := _with_its_fault(form, phone, opened):
             return self._page(opened, faulty, status=400)
         try:
@@ -137,7 +137,7 @@ class PaymentPages:
             "%(provider)s did not take back its first request, and with two of them you could pay twice. "
             "Answer the first one on your phone, or wait until it ends by itself."
         )
-        notice = said % {"provider": view.provider_name(opened.charge.rail)}
+        notice = said % {"provider": opened.charge.rail.brand}
         return self._page(await self._open(request), notice=notice, status=409)
 
     def _may_resend(self, opened: _Opened) -> bool:

@@ -24,14 +24,12 @@ from zembil.telemetry import masked
 
 RESEND_AFTER = timedelta(seconds=30)
 
-_WALLET_NAMES = {Wallet.TELEBIRR: "telebirr", Wallet.MPESA: "M-PESA"}
 _NETWORK_NAMES = {Wallet.TELEBIRR: "Ethio telecom", Wallet.MPESA: "Safaricom"}
 _BEGINNINGS = {Wallet.TELEBIRR: "09", Wallet.MPESA: "07"}  # of the numbers of each one's network
 _USSD_CODES = {Wallet.TELEBIRR: "*127#", Wallet.MPESA: "*733#"}
 _REFRESH_SECONDS = 3
 _EXPIRES_SOON = timedelta(minutes=10)
 _ETHIOPIAN_TIME = ZoneInfo("Africa/Addis_Ababa")
-_PHONE_NOISE = re.compile(r"[\s().-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +185,11 @@ def page_of(
         form_token=form_token,
         form=form or Form(_as_people_write_it(payment.phone or ""), _suggested_wallet(payment)),
         wallets=tuple(
-            OfferedWallet(wallet.value, _WALLET_NAMES[wallet], _NETWORK_NAMES[wallet], _BEGINNINGS[wallet])
+            OfferedWallet(wallet.value, wallet.brand, _NETWORK_NAMES[wallet], _BEGINNINGS[wallet])
             for wallet in wallets(livemode=account.livemode)
         ),
         notice=notice or (_notice(charge, language) if state == "choose" else None),
-        provider_name=_WALLET_NAMES[charge.rail] if charge else None,
+        provider_name=charge.rail.brand if charge else None,
         phone=_masked(charge.phone) if charge and shows_phone else None,
         ussd_link=_ussd_link(charge.rail) if charge else None,
         resend_after=resend_after(payment, charge, at=at) if state == "check_phone" else None,
@@ -224,7 +222,7 @@ def receipt_of(payment: Payment, charge: Charge, account: Account, reader: Reade
         refunded=_refunded(payment),
         completed_at=_local_time(payment, reader.language),
         transaction_id=ids.shown(Prefix.TRANSACTION, payment.transaction_id),
-        provider_name=_WALLET_NAMES[charge.rail],
+        provider_name=charge.rail.brand,
         provider_reference=charge.rail_reference,
         payment_id=ids.shown(Prefix.PAYMENT, payment.id),
         reference=payment.reference,
@@ -249,24 +247,10 @@ def return_url(payment: Payment) -> str | None:
     return urlunsplit(parts._replace(query=f"{parts.query}&{told}" if parts.query else told))
 
 
-def international(phone: str) -> str:
-    """A number as people type it (0911 234 567, +251 911…) in the form that rails take; others unchanged."""
-    digits = _PHONE_NOISE.sub("", phone)
-    if re.fullmatch(r"0[79][0-9]{8}", digits):
-        return f"+251{digits[1:]}"
-    if re.fullmatch(r"(?:00)?251[79][0-9]{8}", digits):
-        return f"+{digits.removeprefix('00')}"
-    return digits
-
-
 def wallet_of(phone: str) -> str:
     """The wallet of a number's network; "" if it is no Ethiopian mobile number."""
     begins = {f"+251{beginning[1:]}": wallet.value for wallet, beginning in _BEGINNINGS.items()}
     return begins.get(phone[:5], "")
-
-
-def provider_name(wallet: Wallet) -> str:
-    return _WALLET_NAMES[wallet]
 
 
 def _as_people_write_it(phone: str) -> str:

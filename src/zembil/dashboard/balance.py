@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from zembil import ids
 from zembil.accounts.permissions import Permission
-from zembil.checkout.view import provider_name
 from zembil.dashboard import words
 from zembil.dashboard.balance_queries import payments_of_charges
 from zembil.dashboard.visits import Answer, Doorkeeper, GoTo, Notice, Page, Route, Visit, action, page
@@ -125,7 +124,7 @@ def _doubtful_row(charge: DoubtfulCharge, visit: Visit) -> DoubtfulRow:
         ids.shown(Prefix.CHARGE, charge.id),
         ids.shown(Prefix.PAYMENT, charge.payment_id),
         charge.amount_santim,
-        provider_name(charge.rail),
+        charge.rail.brand,
         charge.phone,
         "the operator looks into it" if charge.state is ChargeState.NEEDS_REVIEW else charge.why,
         ids.created_at(charge.id),

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from zembil import ids
 from zembil.accounts.permissions import Permission
-from zembil.checkout.view import international
 from zembil.customers import operations, queries
 from zembil.customers.model import Customer
 from zembil.customers.operations import CustomerChange
@@ -18,7 +17,7 @@ from zembil.errors import DuplicateReference, InvalidState, ResourceNotFound, Va
 from zembil.ids import Prefix
 from zembil.payments.list_queries import PaymentFilter, list_payments
 from zembil.web.cursors import taken_page
-from zembil.web.fields import check_email, check_phone
+from zembil.web.fields import check_email, check_phone, international
 from zembil.webhooks.sender import Bell
 
 PATH = "/customers"

@@ -14,7 +14,6 @@ from msgspec import to_builtins
 
 from zembil import ids, money
 from zembil.accounts.permissions import Permission
-from zembil.checkout.view import international, provider_name
 from zembil.dashboard import payments_queries, spreadsheets, timeline, words
 from zembil.dashboard.forms import Form
 from zembil.dashboard.payments_queries import PaymentRow
@@ -31,6 +30,7 @@ from zembil.refunds.model import Refund
 from zembil.refunds.operations import RefundOrder, request_refund
 from zembil.refunds.queries import list_refunds
 from zembil.web.cursors import taken_page
+from zembil.web.fields import international
 from zembil.web.idempotency import IdempotencyKey, claimed
 from zembil.web.parameters import Parameters
 from zembil.web.queries import find_answer
@@ -162,7 +162,7 @@ class PaymentPages:
             "payment_id": shown_id,
             "word": words.PAYMENT[payment.status],
             "failure": FAILURE_MESSAGES[payment.failure_code] if payment.failure_code else None,
-            "wallet": provider_name(Wallet(payment.mobile_money_provider)) if payment.mobile_money_provider else None,
+            "wallet": Wallet(payment.mobile_money_provider).brand if payment.mobile_money_provider else None,
             "customer_id": ids.shown(Prefix.CUSTOMER, payment.customer_id) if payment.customer_id else None,
             "transaction_id": ids.shown(Prefix.TRANSACTION, payment.transaction_id) if payment.transaction_id else None,
             "metadata": metadata,

@@ -8,7 +8,6 @@ from typing import Protocol
 from msgspec import Struct
 
 from zembil import ids
-from zembil.checkout.view import provider_name
 from zembil.dashboard import words
 from zembil.dashboard.payments_queries import AttemptRow, ChargeRow, EventRow
 from zembil.ids import Prefix
@@ -16,6 +15,9 @@ from zembil.payments.model import FAILURE_MESSAGES, ChargeState
 from zembil.refunds.model import Refund
 from zembil.web.request_queries import LoggedRequest
 from zembil.webhooks.model import DeliveryStatus
+
+
+_CLOCKS_DIFFER_MAX = timedelta(milliseconds=50)  # what is left when the process's clock was set by the database's
 
 
 class Line(Struct, frozen=True):
@@ -67,13 +69,15 @@ def lines(
 def _request(
     request: LoggedRequest, events: Iterable[EventRow], clock_offset: timedelta, process_offset: timedelta
 ) -> Line:
-    """The event that a request caused says how far the account's clock was ahead then."""
+    """The event that a request caused says how far the account's clock was ahead then, and never stands before it."""
     at = ids.created_at(request.id) + process_offset
-    offset = next((e.created_at - ids.created_at(e.id) for e in events if ids.created_at(e.id) >= at), clock_offset)
+    since = at if request.method == "GET" else at - _CLOCKS_DIFFER_MAX
+    if caused := next((event for event in events if ids.created_at(event.id) >= since), None):
+        at, clock_offset = min(at, ids.created_at(caused.id)), caused.created_at - ids.created_at(caused.id)
     request_id = ids.shown_request_id(request.id)
     kind = "good" if request.status < 400 else "wait" if request.status < 500 else "bad"
     return Line(
-        at + offset,
+        at + clock_offset,
         "Request",
         f"{request.method} {request.path}",
         f"/requests/{request_id}",
@@ -85,9 +89,7 @@ def _charges(charges: Iterable[ChargeRow]) -> Iterator[Line]:
     for charge in charges:
         began = ids.created_at(charge.id)
         phone = charge.phone or "a number that was erased"
-        yield Line(
-            began, "Charge", f"{provider_name(charge.rail)} was asked to charge {phone}", None, None, _id(charge)
-        )
+        yield Line(began, "Charge", f"{charge.rail.brand} was asked to charge {phone}", None, None, _id(charge))
         if charge.ended_at is not None:
             yield Line(
                 charge.ended_at, "Charge", _ended(charge), None, words.CHARGE[charge.state], charge.raw_code or ""

@@ -18,6 +18,14 @@ class Wallet(StrEnum):
     TELEBIRR = "telebirr"
     MPESA = "mpesa"
 
+    @property
+    def brand(self) -> str:
+        """As its network writes it."""
+        return _BRANDS[self]
+
+
+_BRANDS = {Wallet.TELEBIRR: "telebirr", Wallet.MPESA: "M-PESA"}
+
 
 @dataclass(frozen=True, slots=True)
 class ChargeRequest:

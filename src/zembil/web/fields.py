@@ -19,6 +19,7 @@ _PLAIN_EMAIL = re.compile(
 )
 _ETHIOPIAN_MOBILE = re.compile(r"\+251[79][0-9]{8}")
 _E164 = re.compile(r"\+[1-9][0-9]{6,14}")
+_PHONE_NOISE = re.compile(r"[\s().-]+")
 _LOCAL = re.compile(r"0[79][0-9]{8}")
 _URL = re.compile(r"https?://[!-\[\]-~]+", re.IGNORECASE)  # visible ASCII but the backslash, which browsers read as /
 
@@ -30,6 +31,16 @@ def check_email(text: str) -> Iterator[Fault]:
         validate_email(text, check_deliverability=False, test_environment=True, strict=True)
     except EmailNotValidError:
         yield Fault("", "This is not an e-mail address, for example abebe@example.com.")
+
+
+def international(phone: str) -> str:
+    """A number as people type it (0911 234 567, +251 911…) in the form that check_phone takes; others unchanged."""
+    digits = _PHONE_NOISE.sub("", phone)
+    if _LOCAL.fullmatch(digits):
+        return f"+251{digits[1:]}"
+    if re.fullmatch(r"(?:00)?251[79][0-9]{8}", digits):
+        return f"+{digits.removeprefix('00')}"
+    return digits
 
 
 def check_phone(text: str) -> Iterator[Fault]:

@@ -1,0 +1,50 @@
+"""The time line of a payment: what came first stands first, also where clocks differ a little."""
+
+from datetime import UTC, datetime, timedelta
+
+from zembil import ids
+from zembil.dashboard.payments_queries import EventRow
+from zembil.dashboard.timeline import Happened, Line, lines
+from zembil.web.request_queries import LoggedRequest
+from zembil.webhooks.model import EventType
+
+NOON = datetime(2026, 11, 21, 9, tzinfo=UTC)
+NONE, DAY, A_BIT = timedelta(0), timedelta(days=1), timedelta(milliseconds=4)
+PAYMENT = ids.new_id(NOON)
+
+
+def request(at: datetime, method: str = "POST") -> LoggedRequest:
+    return LoggedRequest(
+        1, ids.new_id(at), ids.new_id(at), method, "/v1/payments", None, 200, 5, None, None, None, None
+    )
+
+
+def event(at: datetime, *, ahead: timedelta = NONE) -> EventRow:
+    return EventRow(ids.new_id(at), PAYMENT, EventType.PAYMENT_CREATED, at + ahead)
+
+
+def shown(request: LoggedRequest, event: EventRow, *, clock_offset: timedelta = NONE) -> list[Line]:
+    happened = Happened(requests=[request], events=[event], charges=[], refunds=[], attempts=[])
+    return lines(happened, clock_offset=clock_offset, process_offset=NONE, delivery_path=lambda _: None)
+
+
+def kinds(shown: list[Line]) -> list[str]:
+    return [line.kind for line in shown]
+
+
+def test_a_request_stands_before_what_it_caused_although_the_clocks_differ() -> None:
+    assert kinds(shown(request(NOON + A_BIT), event(NOON))) == ["Request", "Event"]
+
+
+def test_what_was_only_read_stands_where_it_was_read() -> None:
+    assert kinds(shown(request(NOON + A_BIT, "GET"), event(NOON))) == ["Event", "Request"]
+
+
+def test_a_later_request_stays_behind_what_it_did_not_cause() -> None:
+    assert kinds(shown(request(NOON + timedelta(seconds=1)), event(NOON))) == ["Event", "Request"]
+
+
+def test_a_request_stands_in_the_time_that_the_account_had_then() -> None:
+    first, second = shown(request(NOON), event(NOON + A_BIT, ahead=DAY), clock_offset=2 * DAY)
+    assert (first.kind, first.at) == ("Request", NOON + DAY)
+    assert second.at == NOON + DAY + A_BIT
