@@ -16,7 +16,6 @@ from zembil.refunds.model import Refund
 from zembil.web.request_queries import LoggedRequest
 from zembil.webhooks.model import DeliveryStatus
 
-
 _CLOCKS_DIFFER_MAX = timedelta(milliseconds=50)  # what is left when the process's clock was set by the database's
 
 
