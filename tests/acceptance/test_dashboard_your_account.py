@@ -68,8 +68,9 @@ def auditor(gateway: Gateway, merchant: Merchant, arrives: Callable[[User], Visi
 
 
 def told(auditor: Visitor, action: str) -> list[str]:
-    """What the audit log says of such an action, newest first: who, what, and the details."""
-    rows = re.findall(r"<tr>\n<td.*?</tr>", auditor.opens(f"{LOG}?action={action}").text, re.DOTALL)
+    """What the audit log says of such an action, newest first: who, what, and the details, without the seal."""
+    shown = auditor.opens(f"{LOG}?action={action}").text
+    rows = re.findall(r'<tr>\n<td data-label="When">.*?</td>(.*?)<td data-label="Seal">', shown, re.DOTALL)
     return [re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", row))).strip() for row in rows]
 
 
@@ -200,7 +201,6 @@ def test_a_session_that_is_ended_stands_in_the_audit_log_with_how(
     ends = re.findall(r'action="([^"]*/sessions/[^"]*)"', here.get(ACCOUNT).text)
     assert here.sends(ACCOUNT, ends[0]).status_code == 303  # the latest of the others
     assert there.sends(HOME, "/dashboard/sign-out").status_code == 303
-    assert [re.search(r"how: .*", entry) is not None for entry in told(auditor, "user.session_ended")] == [True] * 2
     out, ended = told(auditor, "user.session_ended")
     assert f"how: signed out from another browser address: {elsewhere.address}" in ended
     assert f"how: signed out address: {there.address}" in out

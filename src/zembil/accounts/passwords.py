@@ -12,7 +12,7 @@ from zembil.errors import ServiceUnavailable
 
 LENGTH_MIN, LENGTH_MAX = 12, 128
 _AT_ONCE = 2  # each takes 64 MiB and a core
-_WAITING_MAX, _WAITING_SECONDS_MAX = 30, 5
+_WAITING_MAX, _WAITING_SECONDS_MAX = 30, 15
 _DISTINCT_MIN = 5
 
 # The commonest of those that are long enough.
@@ -86,8 +86,8 @@ class Passwords:
     Each check takes 64 MiB and a tenth of a second. Whoever finds the queue full is sent away, and nobody waits long.
     """
 
-    def __init__(self) -> None:
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+    def __init__(self, *, waiting_seconds_max: float = _WAITING_SECONDS_MAX) -> None:
+        self._turns, self._waiting_seconds_max = asyncio.Semaphore(_AT_ONCE), waiting_seconds_max
         self._waiting = 0
 
     @asynccontextmanager
@@ -97,7 +97,7 @@ class Passwords:
             raise _busy()
         self._waiting += 1
         try:
-            async with asyncio.timeout(_WAITING_SECONDS_MAX):
+            async with asyncio.timeout(self._waiting_seconds_max):
                 await self._turns.acquire()
         except TimeoutError:
             raise _busy() from None
