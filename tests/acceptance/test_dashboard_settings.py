@@ -146,6 +146,51 @@ def test_the_last_admin_key_can_neither_be_revoked_nor_made_to_end(admin: Visito
     assert admin.sends(page[1], f"{page[1]}/expiry", expires_at="2999-12-31").status_code == 409
 
 
+EDGES = [(zone, day) for zone in ("Pacific/Honolulu", "Pacific/Kiritimati") for day in ("0001-01-01", "9999-12-31")]
+
+
+@pytest.mark.parametrize(("zone", "day"), EDGES)
+def test_a_day_at_the_end_of_the_calendar_is_refused_beside_its_field(admin: Visitor, zone: str, day: str) -> None:
+    followed(admin, admin.sends(ACCOUNT, **SETTINGS | {"time_zone": zone}))
+    page, _ = made_key(admin)
+    why = "Choose a day to come" if day < "2000" else "Choose a day before the year 9999."
+    for answer in (
+        admin.sends(f"{KEYS}/new", name="Shop", role="developer", expires_at=day),
+        admin.sends(page, f"{page}/expiry", expires_at=day),
+    ):
+        assert (answer.status_code, [error.startswith(why) for error in errors(answer)]) == (400, [True])
+        assert f'value="{day}"' in answer.text
+    last, _ = made_key(admin, expires_at="9998-12-31")
+    assert 'value="9998-12-31"' in admin.opens(last).text
+    assert admin.opens(KEYS).status_code == 200
+
+
+@pytest.mark.parametrize(("zone", "day"), EDGES)
+@pytest.mark.parametrize("field", ["date_from", "date_to"])
+def test_lists_and_exports_take_or_refuse_a_day_at_the_end_of_the_calendar(
+    merchant: Merchant, admin: Visitor, receiver: Receiver, zone: str, day: str, field: str
+) -> None:
+    followed(admin, admin.sends(ACCOUNT, **SETTINGS | {"time_zone": zone}))
+    new_payment(merchant)
+    endpoint, _ = registered(admin, receiver.url)
+    for path in (f"{SANDBOX}/payments", f"{SANDBOX}/payments/export.csv", LOG, endpoint):
+        answer = admin.opens(f"{path}?{field}={day}")
+        assert answer.status_code in (200, 400)
+        assert answer.status_code == 200 or f"<b>{field}</b>: Give a date" in answer.text
+
+
+def test_a_key_of_the_api_ends_in_a_year_that_every_time_zone_has(merchant: Merchant, admin: Visitor) -> None:
+    followed(admin, admin.sends(ACCOUNT, **SETTINGS | {"time_zone": "Pacific/Kiritimati"}))
+    ends = {"9998-12-31T23:59:59Z": 201, "9999-01-01T00:00:00Z": 400, "9999-12-31T23:59:59-10:00": 400}
+    for expires_at, status in ends.items():
+        sent = {"name": f"Until {expires_at}", "role": "developer", "expires_at": expires_at}
+        answer = merchant.client().post("/keys", json=sent)
+        assert answer.status_code == status, answer.text
+        if status == 400:
+            assert [fault["field"] for fault in answer.json()["error"]["details"]] == ["expires_at"]
+    assert "Until 9998-12-31" in admin.opens(KEYS).text
+
+
 @pytest.mark.parametrize("role", [Role.DEVELOPER, Role.READ_ONLY])
 def test_keys_are_the_admins(arrives: Callable[..., Visitor], admin: Visitor, role: Role) -> None:
     page, _ = made_key(admin)
@@ -387,6 +432,24 @@ def test_an_invited_person_comes_by_the_link_with_the_role_that_was_given(gatewa
     assert guest.get(KEYS).status_code == 200
     followed(admin, admin.sends(f"{page_of(admin, email)}/remove"))
     assert not guest.is_signed_in()
+    guest.close()
+
+
+def test_a_person_whose_invitation_ran_out_gets_another_from_an_admin(gateway: Gateway, admin: Visitor) -> None:
+    email, guest = f"chala-{time.time_ns()}@example.et", Visitor(gateway.origin)
+    link = invited(admin, email)
+    over = (
+        "UPDATE user_links SET expires_at = now() WHERE user_id = (SELECT id FROM users WHERE email = $1) RETURNING 1"
+    )
+    assert len(fetch(gateway, over, email)) == 1
+    assert guest.get(link).status_code == 404
+    person = page_of(admin, email)
+    assert "Make another invitation" in admin.opens(person).text
+    again = revealed(followed(admin, admin.sends(person, f"{person}/invite")))
+    assert guest.sends(again, name="Chala", new_password=PASSWORD).status_code == 303
+    assert "Make another invitation" not in admin.opens(person).text
+    refused = admin.sends(person, f"{person}/invite")
+    assert (refused.status_code, "has come already" in refused.text) == (409, True)
     guest.close()
 
 

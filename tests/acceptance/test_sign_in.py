@@ -26,16 +26,16 @@ from tests.support.dashboard import (
     form_token,
     heading,
     in_database,
+    new_link,
     new_user,
 )
 from tests.support.gateway import Gateway, Merchant
-from zembil.accounts import sign_in, team
+from zembil.accounts import team
 from zembil.accounts.model import LinkKind, Role
-from zembil.accounts.user_queries import find_user
 from zembil.config import Settings
 from zembil.dashboard.pages import Dashboard
 from zembil.db.clock import Clock
-from zembil.db.pool import Database, connected, transaction
+from zembil.db.pool import Database, connected
 from zembil.errors import InvalidState
 from zembil.payments.charger import Charger
 from zembil.web.auth import KeyRing
@@ -72,18 +72,6 @@ def visitor(visitor_at: NewVisitor) -> Visitor:
 @pytest.fixture
 def user(gateway: Gateway, merchant: Merchant) -> User:
     return new_user(gateway, merchant)
-
-
-def new_link(gateway: Gateway, user: User, kind: LinkKind) -> str:
-    """The path of a link that works once."""
-
-    async def make(db: Database) -> str:
-        async with transaction(db) as conn:
-            found = await find_user(conn, user.id)
-            assert found is not None
-            return await sign_in.new_link(conn, found, kind, lifetime=sign_in.SIGN_IN_LINK_LIFETIME)
-
-    return f"/dashboard/link/{in_database(gateway, make)}"
 
 
 # Coming in
@@ -619,6 +607,34 @@ def test_an_invited_person_chooses_name_and_password(gateway: Gateway, visitor: 
     assert sentences(zembil("user", "invite", "x@example.et", "--merchant", "No such", settings=settings)) == [
         "There is no merchant of the name No such."
     ]
+
+
+def test_whoever_was_invited_and_has_not_come_is_invited_again_from_the_command_line(
+    gateway: Gateway, visitor: Visitor
+) -> None:
+    merchant, email = f"Shop {time.time_ns()}", f"abebe-{time.time_ns()}@example.et"
+    gateway.new_merchant(merchant)
+    other = f"Other {merchant}"
+    gateway.new_merchant(other)
+    settings = {"ZEMBIL_DATABASE_URL": gateway.database_url, "ZEMBIL_PUBLIC_URL": gateway.origin}
+
+    def invite(to: str, *options: str) -> Any:
+        return zembil("user", "invite", email, "--merchant", to, *options, settings=settings)
+
+    first = invite(merchant).stdout.strip()
+    over = (
+        "UPDATE user_links SET expires_at = now() WHERE user_id = (SELECT id FROM users WHERE email = $1) RETURNING 1"
+    )
+    assert len(fetch(gateway, over, email)) == 1
+    assert visitor.get(first).status_code == 404
+    assert sentences(invite(other)) == ["This e-mail address belongs to somebody already."]
+    (refused,) = sentences(invite(merchant, "--role", "developer"))
+    assert refused.startswith(f"{email} was invited as admin: repeat with --role admin.")
+    again = invite(merchant).stdout.strip()
+    assert again.startswith(f"{gateway.origin}/dashboard/link/")
+    assert visitor.sends(again, name="Abebe", new_password=PASSWORD).status_code == 303
+    assert visitor.signs_in(User(None, None, email)).status_code == 303
+    assert "is admin." in visitor.get(ACCOUNT).text
 
 
 # At rest, over https, and when the database is away

@@ -30,6 +30,7 @@ async def sets_up_second_step(person: Person, gateway: Gateway) -> str:
     await person.opens(f"{gateway.origin}/dashboard/live")
     await person.sees("Set up the second step")
     secret = (await person.page.locator("code.id").inner_text()).replace(" ", "")
+    await person.field("Your password").fill(PASSWORD)
     await person.page.get_by_role("textbox", name="Code").fill(app_code(secret, -1))
     await person.page.get_by_role("button", name="Turn it on").click()
     await person.sees("Your account")

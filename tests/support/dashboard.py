@@ -25,6 +25,7 @@ from zembil.accounts.user_queries import find_user
 from zembil.db.pool import Database, connected, connection, reading, transaction
 
 PASSWORD = "five words in a row"
+SECOND_STEP = "/dashboard/sandbox/your-account/second-step"
 OPERATOR = Actor(ActorKind.OPERATOR, "tests")
 
 _numbers = itertools.count(1)
@@ -81,6 +82,18 @@ def new_sign_in_link(gateway: Gateway, merchant: Merchant) -> str:
         return f"{gateway.origin}/dashboard/link/{token}"
 
     return in_database(gateway, make)
+
+
+def new_link(gateway: Gateway, user: User, kind: LinkKind) -> str:
+    """The path of a link that works once."""
+
+    async def make(db: Database) -> str:
+        async with transaction(db) as conn:
+            found = await find_user(conn, user.id)
+            assert found is not None
+            return await sign_in.new_link(conn, found, kind, lifetime=sign_in.SIGN_IN_LINK_LIFETIME)
+
+    return f"/dashboard/link/{in_database(gateway, make)}"
 
 
 async def _first_admin(db: Database, merchant: Merchant) -> model.User:
@@ -151,12 +164,15 @@ class Visitor:
     def signs_in(self, user: User, *, password: str = PASSWORD, **fields: str) -> httpx2.Response:
         return self.sends("/dashboard/sign-in", email=user.email, password=password, **fields)
 
-    def sets_up_second_step(self) -> httpx2.Response:
-        page = "/dashboard/sandbox/your-account/second-step"
-        match = re.search(r'<code class="id">([A-Z2-7 ]+)</code>', self.opens(page).text)
+    def begins_second_step(self) -> str:
+        """The secret that the page offers to the app."""
+        match = re.search(r'<code class="id">([A-Z2-7 ]+)</code>', self.opens(SECOND_STEP).text)
         assert match is not None
-        self.secret = match[1].replace(" ", "")
-        return self.sends(page, code=self.code(-1))
+        return match[1].replace(" ", "")
+
+    def sets_up_second_step(self, *, password: str = PASSWORD) -> httpx2.Response:
+        self.secret = self.begins_second_step()
+        return self.sends(SECOND_STEP, current_password=password, code=self.code(-1))
 
     def code(self, steps_on: int = 0) -> str:
         """The code that this person's app shows."""

@@ -1,5 +1,7 @@
 """What is pure about people: passwords, codes, where sign-in leads, how times are said."""
 
+import asyncio
+import time
 import unicodedata
 from datetime import UTC, datetime, timedelta, timezone
 from uuid import UUID
@@ -15,6 +17,7 @@ from zembil.dashboard import navigation
 from zembil.dashboard.forms import Form
 from zembil.dashboard.rendering import ago, browser_name, exact
 from zembil.dashboard.visits import our_path
+from zembil.errors import ServiceUnavailable
 
 NOW = datetime(2026, 11, 21, 9, 54, 29, tzinfo=UTC)
 
@@ -34,8 +37,53 @@ async def test_the_longest_password_is_right_however_a_keyboard_composes_it() ->
     chosen = "éàüñôï ç" * (passwords.LENGTH_MAX // 8)
     typed, hasher = unicodedata.normalize("NFD", chosen), passwords.Passwords()
     assert list(passwords.faults(typed)) == []
-    assert await hasher.is_right(typed, await hasher.hashed(typed))
-    assert not await hasher.is_right(f"{chosen}x", await hasher.hashed(chosen))
+    async with hasher.turn() as turn:
+        assert await turn.is_right(typed, await turn.hashed(typed))
+        assert not await turn.is_right(f"{chosen}x", await turn.hashed(chosen))
+
+
+async def test_two_check_passwords_at_once_few_wait_and_the_rest_are_told_at_once_to_come_again() -> None:
+    hasher, gate = passwords.Passwords(), asyncio.Event()
+    at_once, most = 0, 0
+
+    async def check() -> str:
+        nonlocal at_once, most
+        try:
+            async with hasher.turn():
+                at_once += 1
+                most = max(most, at_once)
+                await gate.wait()
+                at_once -= 1
+        except ServiceUnavailable as refused:
+            return f"refused for {dict(refused.headers)['Retry-After']} s"
+        return "checked"
+
+    tries = [asyncio.create_task(check()) for _ in range(40)]
+    done, _ = await asyncio.wait(tries, timeout=1)
+    assert [task.result() for task in done] == ["refused for 1 s"] * 8  # without waiting for anybody
+    gate.set()
+    assert sorted(await asyncio.gather(*tries)) == ["checked"] * 32 + ["refused for 1 s"] * 8
+    assert most == 2
+
+
+async def test_nobody_waits_for_ever_for_a_turn_to_check_a_password() -> None:
+    hasher, gate = passwords.Passwords(waiting_seconds_max=0.2), asyncio.Event()
+
+    async def stays() -> None:
+        async with hasher.turn():
+            await gate.wait()
+
+    stuck = [asyncio.create_task(stays()) for _ in range(2)]
+    await asyncio.sleep(0)
+    began = time.monotonic()
+    with pytest.raises(ServiceUnavailable, match="in a moment"):
+        async with hasher.turn():
+            pass
+    assert 0.2 <= time.monotonic() - began < 5
+    gate.set()
+    await asyncio.gather(*stuck)
+    async with hasher.turn() as turn:
+        assert await turn.is_right("five words", await turn.hashed("five words"))
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,9 @@ class AuditAction(StrEnum):
     CHARGE_RESOLVED = "charge.resolved"
     REFUND_RESOLVED = "refund.resolved"
     SIGNED_IN = "user.signed_in"
+    SESSION_ENDED = "user.session_ended"
+    LOCKED_OUT = "user.locked_out"
+    RECOVERY_CODE_USED = "user.recovery_code_used"
     PASSWORD_SET = "user.password_set"  # noqa: S105
     SECOND_STEP_ON = "user.second_step_on"
     SECOND_STEP_OFF = "user.second_step_off"
@@ -201,6 +204,11 @@ class Session:
     browser: str
     seen_at: datetime
     expires_at: datetime
+
+    @property
+    def totp_binding(self) -> str:
+        """What a secret that waits here to be confirmed is sealed with: no other session confirms it."""
+        return f"sessions.proposed_totp|{self.id}|{self.user.id}"
 
 
 @dataclass(frozen=True, slots=True)

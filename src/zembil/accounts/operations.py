@@ -24,6 +24,7 @@ from zembil.ids import Prefix
 from zembil.telemetry import log
 
 SEALED_MAX = 1000
+END_YEAR_MAX = 9998  # of keys: the last year that has an instant in every time zone
 
 # What each role may give: at most itself.
 _RANKS: dict[Role, int] = {Role.READ_ONLY: 0, Role.DEVELOPER: 1, Role.ADMIN: 2}
@@ -72,11 +73,13 @@ class KeyOrder:
 
 
 def order_faults(order: KeyOrder, by: Principal, *, at: datetime) -> Iterator[Fault]:
-    """What is wrong with an order: more than who asks has, or an end that is past."""
+    """What is wrong with an order: more than who asks has, or an end that is past or too far away."""
     if _RANKS[order.role] > _RANKS[by.role]:
         yield Fault("role", f"A key with the role {by.role.value} makes none that may do more.")
     if order.expires_at is not None and order.expires_at <= at:
         yield Fault("expires_at", "Give a time to come, for example 2027-01-31T00:00:00Z.")
+    elif order.expires_at is not None and order.expires_at.year > END_YEAR_MAX:
+        yield Fault("expires_at", f"Give a time before the year {END_YEAR_MAX + 1}.")
 
 
 async def create_key(conn: Connection, by: Principal, order: KeyOrder, *, at: datetime) -> tuple[ApiKey, str]:

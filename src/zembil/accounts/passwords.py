@@ -2,16 +2,17 @@
 
 import asyncio
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from zembil.errors import RateLimitExceeded
+from zembil.errors import ServiceUnavailable
 
 LENGTH_MIN, LENGTH_MAX = 12, 128
 _AT_ONCE = 2  # each takes 64 MiB and a core
-_WAITING_MAX = 30
+_WAITING_MAX, _WAITING_SECONDS_MAX = 30, 15
 _DISTINCT_MIN = 5
 
 # The commonest of those that are long enough.
@@ -80,31 +81,49 @@ def faults(password: str, *, email: str = "") -> Iterator[str]:
 
 
 class Passwords:
-    """Hashes and checks, at most two at a time and off the event loop: each takes 64 MiB and a tenth of a second."""
+    """Lets few check passwords at once, so that a flood of sign-ins takes neither the machine nor the database.
 
-    def __init__(self) -> None:
-        self._turn = asyncio.Semaphore(_AT_ONCE)
+    Each check takes 64 MiB and a tenth of a second. Whoever finds the queue full is sent away, and nobody waits long.
+    """
+
+    def __init__(self, *, waiting_seconds_max: float = _WAITING_SECONDS_MAX) -> None:
+        self._turns, self._waiting_seconds_max = asyncio.Semaphore(_AT_ONCE), waiting_seconds_max
         self._waiting = 0
 
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator["Turn"]:
+        """One's turn to hash and check, with whatever is asked of the database for it. Raises ServiceUnavailable."""
+        if self._waiting >= _WAITING_MAX:
+            raise _busy()
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._waiting_seconds_max):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise _busy() from None
+        finally:
+            self._waiting -= 1
+        try:
+            yield Turn()
+        finally:
+            self._turns.release()
+
+
+class Turn:
+    """What is done with passwords in one's turn, off the event loop."""
+
     async def hashed(self, password: str) -> str:
-        return await self._in_turn(password, None) or ""
+        return await asyncio.to_thread(_hasher.hash, _normal(password))
 
     async def is_right(self, password: str, password_hash: str | None) -> bool:
         """Whether it is the password; without a hash it takes as long, and it is not."""
-        right = await self._in_turn(_normal(password)[: LENGTH_MAX + 1], password_hash or NOBODYS) is not None
+        given = _normal(password)[: LENGTH_MAX + 1]
+        right = await asyncio.to_thread(_is_verified, password_hash or NOBODYS, given)
         return right and password_hash is not None
 
-    async def _in_turn(self, password: str, password_hash: str | None) -> str | None:
-        if self._waiting >= _WAITING_MAX:
-            raise RateLimitExceeded("Many people sign in just now; try again in a moment.", retry_after_seconds=5)
-        self._waiting += 1
-        try:
-            async with self._turn:
-                if password_hash is None:
-                    return await asyncio.to_thread(_hasher.hash, _normal(password))
-                return await asyncio.to_thread(_verified, password_hash, _normal(password))
-        finally:
-            self._waiting -= 1
+
+def _busy() -> ServiceUnavailable:
+    return ServiceUnavailable("Many people sign in just now. Nothing was checked; try again in a moment.")
 
 
 def is_outdated(password_hash: str) -> bool:
@@ -112,12 +131,11 @@ def is_outdated(password_hash: str) -> bool:
     return _hasher.check_needs_rehash(password_hash)
 
 
-def _verified(password_hash: str, password: str) -> str | None:
+def _is_verified(password_hash: str, password: str) -> bool:
     try:
-        _hasher.verify(password_hash, password)
+        return _hasher.verify(password_hash, password)
     except (VerificationError, InvalidHashError):
-        return None
-    return password_hash
+        return False
 
 
 def _normal(password: str) -> str:

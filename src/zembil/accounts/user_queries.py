@@ -79,20 +79,29 @@ async def mark_removed(conn: Connection, user_id: uuid.UUID) -> None:
 # The second step
 
 
-async def update_totp(conn: Connection, user_id: uuid.UUID, sealed: bytes | None) -> None:
-    """Keep a new secret that is not confirmed yet, or none; codes that were given count no more."""
+async def find_proposed_totp(conn: Connection, session_id: uuid.UUID) -> bytes | None:
+    """The sealed secret that waits to be confirmed in a session."""
+    sealed: bytes | None = await conn.fetchval("SELECT proposed_totp FROM sessions WHERE id = $1", session_id)
+    return sealed
+
+
+async def update_proposed_totp(conn: Connection, session_id: uuid.UUID, sealed: bytes) -> None:
+    await conn.execute("UPDATE sessions SET proposed_totp = $2 WHERE id = $1", session_id, sealed)
+
+
+async def turn_totp_on(conn: Connection, user_id: uuid.UUID, sealed: bytes) -> None:
+    await conn.execute("UPDATE users SET sealed_totp = $2, totp_since = now() WHERE id = $1", user_id, sealed)
+
+
+async def turn_totp_off(conn: Connection, user_id: uuid.UUID) -> None:
+    """Forget the secret; codes that were given count no more."""
     await conn.execute(
         """
-        UPDATE users SET sealed_totp = $2, totp_since = NULL, totp_failed = 0, totp_locked_until = NULL WHERE id = $1
+        UPDATE users SET sealed_totp = NULL, totp_since = NULL, totp_failed = 0, totp_locked_until = NULL WHERE id = $1
         """,
         user_id,
-        sealed,
     )
     await conn.execute("UPDATE sessions SET has_second_step = false WHERE user_id = $1", user_id)
-
-
-async def confirm_totp(conn: Connection, user_id: uuid.UUID) -> None:
-    await conn.execute("UPDATE users SET totp_since = now() WHERE id = $1", user_id)
 
 
 async def accept_step(conn: Connection, user_id: uuid.UUID, step: int) -> bool:
@@ -109,18 +118,20 @@ async def accept_step(conn: Connection, user_id: uuid.UUID, step: int) -> bool:
     return bool(accepted)
 
 
-async def record_wrong_code(conn: Connection, user_id: uuid.UUID, *, at_most: int, lock: timedelta) -> None:
-    """Count a wrong code; the last of `at_most` in a row locks the second step for a while."""
-    await conn.execute(
+async def record_wrong_code(conn: Connection, user_id: uuid.UUID, *, at_most: int, lock: timedelta) -> bool:
+    """Count a wrong code; the last of `at_most` in a row locks the second step for a while: True if this was it."""
+    is_locked: bool = await conn.fetchval(
         """
         UPDATE users SET totp_failed = CASE WHEN totp_failed + 1 >= $2 THEN 0 ELSE totp_failed + 1 END,
             totp_locked_until = CASE WHEN totp_failed + 1 >= $2 THEN now() + $3::interval ELSE totp_locked_until END
         WHERE id = $1
+        RETURNING totp_failed = 0
         """,
         user_id,
         at_most,
         lock,
     )
+    return is_locked
 
 
 async def replace_recovery_codes(conn: Connection, user_id: uuid.UUID, hashes: list[bytes]) -> None:
@@ -199,6 +210,22 @@ async def list_sessions(conn: Connection, user_id: uuid.UUID, *, idle: timedelta
 
 async def record_seen(conn: Connection, session_id: uuid.UUID) -> None:
     await conn.execute("UPDATE sessions SET seen_at = now() WHERE id = $1", session_id)
+
+
+async def session_stands(conn: Connection, session: Session) -> bool:
+    """Whether a session goes on as it was read."""
+    stands: bool = await conn.fetchval(
+        """
+        SELECT EXISTS (
+            SELECT FROM sessions WHERE id = $1 AND user_id = $2 AND has_second_step = $3 AND awaits_code = $4
+        )
+        """,
+        session.id,
+        session.user.id,
+        session.has_second_step,
+        session.awaits_code,
+    )
+    return stands
 
 
 async def delete_session(conn: Connection, user_id: uuid.UUID, session_id: uuid.UUID) -> bool:

@@ -11,6 +11,8 @@ from zembil.cli.database import found_database, user_name
 from zembil.errors import ConfigurationError, DuplicateReference
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from zembil.accounts.model import Actor
     from zembil.db.pool import Database
 
@@ -33,7 +35,10 @@ def invite(
     role: Annotated[Role, typer.Option(help="What the person may do.")] = Role.ADMIN,
     data: Data = _DATA,
 ) -> None:
-    """Print a link with which a person comes in: valid 7 days, once. The first admin of a merchant comes this way."""
+    """Print a link with which a person comes in: valid 7 days, once. The first admin of a merchant comes this way.
+
+    For somebody who was invited and has not come, it is a new link in place of the one that was lost or ran out.
+    """
     from datetime import UTC, datetime
 
     from zembil.accounts import team, user_queries
@@ -52,7 +57,9 @@ def invite(
                 db, merchants[0], email=address, role=role, by=_operator(), at=datetime.now(UTC)
             )
         except DuplicateReference as error:
-            raise ConfigurationError(error.message) from None
+            token = await _invited_again(db, merchants[0], address, role)
+            if token is None:
+                raise ConfigurationError(error.message) from None
         return token
 
     typer.echo(_with_database(data, run))
@@ -92,6 +99,25 @@ def reset_link(
             )
 
     typer.echo(_with_database(data, run))
+
+
+async def _invited_again(db: "Database", merchant_id: "UUID", email: str, role: Role) -> str | None:
+    """A new link for who was invited to the merchant and has not come; None for anybody else."""
+    from datetime import UTC, datetime
+
+    from zembil.accounts import team, user_queries
+    from zembil.db.pool import reading
+
+    async with reading(db) as conn:
+        found = await user_queries.find_user_by_email(conn, email)
+    if found is None or found.merchant_id != merchant_id or not found.is_invited:
+        return None
+    if found.role is not role:
+        raise ConfigurationError(
+            f"{email} was invited as {found.role.value}: repeat with --role {found.role.value}. "
+            "An admin changes the role under Settings, Team."
+        )
+    return await team.invite_again(db, merchant_id, found.id, by=_operator(), at=datetime.now(UTC))
 
 
 def _operator() -> "Actor":

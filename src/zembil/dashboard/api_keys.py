@@ -161,6 +161,9 @@ _ROLES = (
 def _end_of_day(visit: Visit, form: Form) -> datetime | None:
     """The end of the chosen day, where the merchant is; None if no day was chosen, or none that there is."""
     day = form.day("expires_at", "Choose a day.")
+    if day is not None and day.year > operations.END_YEAR_MAX:
+        form.fail("expires_at", f"Choose a day before the year {operations.END_YEAR_MAX + 1}.")
+        return None
     return None if day is None else datetime.combine(day, time.max, visit.zone).replace(microsecond=999_000)
 
 

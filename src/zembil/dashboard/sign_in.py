@@ -66,9 +66,10 @@ class SignInPages:
 
     async def _let_in(self, request: Request, token: str, on: str) -> Response:
         """Go on in the new session, by way of the code where one is needed; the browser's old session ends."""
-        old, new = await self.door.session(request), await sign_in.resume(self.door.db, token, at=self.door.clock.now())
+        at = self.door.clock.now()
+        old, new = await self.door.session(request), await sign_in.resume(self.door.db, token, at=at)
         if old is not None:
-            await sign_in.end_session(self.door.db, old)
+            await sign_in.end_session(self.door.db, old.user, old.id, how="signed in anew", at=at)
         if new is not None and new.awaits_code:
             on = f"{CODE_PATH}?next={quote(on)}"
         return self.door.go_to(on, session_token=token)
@@ -135,7 +136,8 @@ class SignInPages:
         password = new_password(form, email=user.email or "")
         if form.errors:
             return self._link_page(request, user, kind, form, status=400)
-        hashed = await self.hasher.hashed(password)
+        async with self.hasher.turn() as turn:
+            hashed = await turn.hashed(password)
         if kind is LinkKind.INVITATION:
             await sign_in.accept_invitation(self.door.db, token, name=name, hashed=hashed, at=self.door.clock.now())
         else:
@@ -159,7 +161,8 @@ class SignInPages:
         session = await self.door.session(request)
         if session is not None:
             await self.door.demand_own_form(request)
-            await sign_in.end_session(self.door.db, session)
+            at = self.door.clock.now()
+            await sign_in.end_session(self.door.db, session.user, session.id, how="signed out", at=at)
         return self.door.go_to(SIGN_IN_PATH, notice=Notice("You are signed out."), signs_out=True)
 
 

@@ -11,7 +11,7 @@ a notice for the next page), or any Response of its own. What it raises as ApiEr
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from typing import Any
@@ -258,7 +258,10 @@ class Doorkeeper:
             fields = await own_fields(
                 visit.request, self.settings.secret_key, self._token(visit.request), public_url=self.settings.public_url
             )
-            visit = Visit(visit.request, visit.session, visit.account, visit.visitor, visit.at, Form(fields))
+            # A form may be on its way for a while: whoever is signed out meanwhile does nothing with it.
+            if await self.session(visit.request) is None:
+                raise PermissionDenied("You were signed out meanwhile. Sign in again and repeat.")
+            visit = replace(visit, form=Form(fields))
         return await route.handler(visit)
 
     def _response(self, visit: Visit, answer: Answer) -> Response:

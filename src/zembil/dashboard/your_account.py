@@ -13,12 +13,13 @@ from zembil.accounts.permissions import Permission
 from zembil.dashboard.forms import Form
 from zembil.dashboard.sign_in import new_password
 from zembil.dashboard.visits import SECOND_STEP_PATH, Answer, Doorkeeper, GoTo, Notice, Page, Route, Visit, action, page
-from zembil.db.pool import reading, transaction
+from zembil.db.pool import reading
 from zembil.errors import InvalidState, ResourceNotFound
 from zembil.ids import Prefix
 from zembil.web.fields import check_email
 
 PATH = "/your-account"
+_WRONG_PASSWORD = "This is not your password."  # noqa: S105
 _WRONG_CODE = "This code is wrong or was used before. Wait for the next one and try again."
 
 
@@ -64,13 +65,24 @@ class YourAccountPages:
         email = form.text("email", "Give an e-mail address.", max_length=254, required=False, check=check_email)
         if not email and visit.user.password_hash is not None:
             form.fail("email", "Give an e-mail address: you sign in with it.")
+        address = email.lower() or None
+        if not form.errors and address != visit.user.email:
+            await self._demand_password(visit, "password_for_email")
         if not form.errors and not await sign_in.change_name_and_email(
-            self.door.db, visit.session, name=name, email=email.lower() or None, at=visit.at
+            self.door.db, visit.session, name=name, email=address, at=visit.at
         ):
             form.fail("email", "This e-mail address belongs to somebody already.")
         if form.errors:
             return await self._page(visit, form, status=400)
         return GoTo(PATH, Notice("Saved."))
+
+    async def _demand_password(self, visit: Visit, name: str) -> None:
+        """What opens the account is changed by who knows its password, not by who found a browser open."""
+        given = visit.form.raw(name)
+        if not await sign_in.knows_password(
+            self.door.db, self.hasher, visit.session, given, visit.visitor, at=visit.at
+        ):
+            visit.form.fail(name, _WRONG_PASSWORD)
 
     async def change_password(self, visit: Visit) -> Answer:
         form = visit.form
@@ -90,7 +102,7 @@ class YourAccountPages:
             if token is not None:
                 text = "Your password is changed, and every other browser is signed out."
                 return GoTo(PATH, Notice(text), session_token=token)
-            form.fail("current_password", "This is not your password.")
+            form.fail("current_password", _WRONG_PASSWORD)
         return await self._page(visit, form, status=400)
 
     async def show_second_step(self, visit: Visit) -> Answer:
@@ -105,6 +117,9 @@ class YourAccountPages:
         return Page("second_step.html", {"form": form, "secret": groups, "qr_code": _qr_code(link)}, status)
 
     async def confirm_second_step(self, visit: Visit) -> Answer:
+        await self._demand_password(visit, "current_password")
+        if visit.form.errors:
+            return await self._second_step_page(visit, visit.form, status=400)
         confirmed = await sign_in.confirm_second_step(
             self.door.db,
             self.door.settings.secret_key,
@@ -126,7 +141,12 @@ class YourAccountPages:
 
     async def remove_second_step(self, visit: Visit) -> Answer:
         removed = await sign_in.remove_second_step(
-            self.door.db, self.door.settings.secret_key, visit.session, visit.form.raw("code")[:50], at=visit.at
+            self.door.db,
+            self.door.settings.secret_key,
+            visit.session,
+            visit.form.raw("code")[:50],
+            visit.visitor,
+            at=visit.at,
         )
         if not removed:
             visit.form.fail("code", _WRONG_CODE)
@@ -142,8 +162,8 @@ class YourAccountPages:
     async def _ended(self, visit: Visit, session_id: uuid.UUID) -> bool:
         if session_id == visit.session.id:
             raise InvalidState("This is the browser that you use now; sign out instead.")
-        async with transaction(self.door.db) as conn:
-            return await user_queries.delete_session(conn, visit.user.id, session_id)
+        how = "signed out from another browser"
+        return await sign_in.end_session(self.door.db, visit.user, session_id, how=how, at=visit.at)
 
 
 def _qr_code(link: str) -> Markup:
