@@ -1,6 +1,7 @@
 """Builds the HTTP application: the API at /v1 and /sandbox/v1, the payment pages, the dashboard, health."""
 
 import asyncio
+import hmac
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -19,6 +20,7 @@ from zembil.dashboard.pages import Dashboard
 from zembil.db.clock import Clock
 from zembil.db.pool import Database, reading
 from zembil.errors import ApiError, MethodNotAllowed, ResourceNotFound, ServiceUnavailable
+from zembil.management import metrics
 from zembil.management.api import ManagementEndpoints
 from zembil.management.keys import KeyEndpoints
 from zembil.payments.api import PaymentEndpoints
@@ -94,7 +96,7 @@ async def application(
         yield _Dispatch(
             live=endpoints(livemode=True, prefix="/v1"),
             sandbox=endpoints(livemode=False, prefix="/sandbox/v1"),
-            pages=PageHeaders(_pages(pages, dashboard, reference, db), public_url=settings.public_url),
+            pages=PageHeaders(_pages(pages, dashboard, reference, db, settings), public_url=settings.public_url),
         )
     finally:
         for task in besides:
@@ -121,7 +123,9 @@ class _Dispatch:
             await self._pages(scope, receive, send)
 
 
-def _pages(payment_pages: PaymentPages, dashboard: Dashboard, reference: ReferencePages, db: Database) -> Starlette:
+def _pages(
+    payment_pages: PaymentPages, dashboard: Dashboard, reference: ReferencePages, db: Database, settings: Settings
+) -> Starlette:
     async def is_alive(_: Request) -> Response:
         return JSONResponse({"status": "alive"})
 
@@ -132,6 +136,15 @@ def _pages(payment_pages: PaymentPages, dashboard: Dashboard, reference: Referen
         except ServiceUnavailable:
             return JSONResponse({"status": "the database is away"}, status_code=503)
         return JSONResponse({"status": "ready"})
+
+    async def tell_metrics(request: Request) -> Response:
+        if not settings.metrics_token:
+            raise ResourceNotFound
+        given = request.headers.get("authorization", "").encode()
+        if not hmac.compare_digest(given, f"Bearer {settings.metrics_token}".encode()):
+            return Response("The value of ZEMBIL_METRICS_TOKEN opens this.", 401, {"WWW-Authenticate": "Bearer"})
+        async with reading(db) as conn:
+            return Response(await metrics.exposition(conn), media_type=metrics.CONTENT_TYPE)
 
     async def refused(request: Request, error: Exception) -> Response:
         area = dashboard if dashboard.has(request) else payment_pages
@@ -153,6 +166,7 @@ def _pages(payment_pages: PaymentPages, dashboard: Dashboard, reference: Referen
         routes=[
             PageRoute("/livez", is_alive),
             PageRoute("/readyz", is_ready),
+            PageRoute("/metrics", tell_metrics),
             *reference.routes(),
             *payment_pages.routes(),
             *dashboard.routes(),

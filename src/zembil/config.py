@@ -13,6 +13,7 @@ from zembil.errors import ConfigurationError
 Networks = tuple[IPv4Network | IPv6Network, ...]
 
 _SERVICE_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
+_TOKEN = re.compile(r"[!-~]{16,200}")
 _SECRET_KEY_BYTES = 32
 
 
@@ -42,6 +43,7 @@ class Settings:
     rate_limits: RateLimits = RateLimits()
     request_log_days: int = 30  # 0: no log
     trusted_proxies: Networks = ()  # whose X-Forwarded-For is believed
+    metrics_token: str = field(default="", repr=False)  # what /metrics asks for; "": there is no such page
 
     @property
     def title(self) -> str:
@@ -72,6 +74,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         rate_limits=reader.rate_limits(RateLimits()),
         request_log_days=reader.whole_number("ZEMBIL_REQUEST_LOG_DAYS", 30, least=0, most=365),
         trusted_proxies=reader.networks("ZEMBIL_TRUSTED_PROXIES"),
+        metrics_token=reader.metrics_token(),
     )
     reader.raise_if_anything_is_wrong()
     return settings
@@ -130,6 +133,12 @@ class _Reader:
         if not _SERVICE_NAME.fullmatch(name):
             self._wrong.append("ZEMBIL_SERVICE_NAME takes lower-case letters, digits and dashes, for example zembil")
         return name
+
+    def metrics_token(self) -> str:
+        token = self._environment.get("ZEMBIL_METRICS_TOKEN", "")
+        if token and not _TOKEN.fullmatch(token):
+            self._wrong.append("ZEMBIL_METRICS_TOKEN takes 16 to 200 letters, digits or signs (`openssl rand -hex 32`)")
+        return token
 
     def whole_number(self, name: str, default: int, *, least: int, most: int) -> int:
         text = self._environment.get(name)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from html import unescape
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx2
 import pytest
@@ -306,6 +307,21 @@ def test_a_recovery_says_how_many_before_it_sends_any(
     done = followed(admin, admin.sends(f"{endpoint}/recover", since=since[1]))
     assert "1 event is sent again." in done.text
     assert len(receiver.wait_for(2)) == 2
+
+
+@pytest.mark.parametrize("since", ["9999-12-31T23:59:00Z", "0001-01-01T00:00:00Z", "0001-01-01T00:00", "soon", ""])
+@pytest.mark.parametrize("zone", ["Pacific/Honolulu", "Pacific/Kiritimati"])
+def test_a_recovery_since_no_day_of_the_merchants_is_refused(
+    admin: Visitor, receiver: Receiver, zone: str, since: str
+) -> None:
+    endpoint, _ = registered(admin, receiver.url)
+    followed(admin, admin.sends(ACCOUNT, **SETTINGS | {"time_zone": zone}))
+    for answer in (
+        admin.opens(f"{endpoint}/recover?{urlencode({'since': since})}"),
+        admin.sends(f"{endpoint}/recover", since=since),
+    ):
+        assert answer.status_code == 400
+        assert "Choose a day and a time." in answer.text
 
 
 def test_an_endpoint_that_fails_for_long_is_flagged_and_stays_enabled(

@@ -162,7 +162,10 @@ def test_guessing_a_password_is_stopped_from_wherever_it_comes(
 
 def test_many_guesses_at_once_are_no_more_than_one_after_the_other(visitor_at: NewVisitor, user: User) -> None:
     def guess(number: int) -> int:
-        return visitor_at().signs_in(user, password=f"guess number {number}").status_code
+        answer = visitor_at().signs_in(user, password=f"guess number {number}")
+        while answer.status_code == 503:  # a busy machine: it was not looked at, and is not counted
+            answer = visitor_at().signs_in(user, password=f"guess number {number}")
+        return answer.status_code
 
     with ThreadPoolExecutor(25) as pool:
         statuses = list(pool.map(guess, range(25)))

@@ -40,12 +40,12 @@ class Deployment:
 
 
 @contextmanager
-def deployed(gateway: Gateway, log: Path, **settings: str) -> Generator[Deployment]:
-    """A deployment with these settings, on a new database of the gateway's PostgreSQL."""
+def deployed(gateway: Gateway, log: Path, *arguments: str, **settings: str) -> Generator[Deployment]:
+    """A `zembil serve` with these arguments and settings, on a new database of the gateway's PostgreSQL."""
     name = f"zembil_{secrets.token_hex(8)}"
     query(gateway, f"CREATE DATABASE {name}")
     database_url = urlsplit(gateway.database_url)._replace(path=f"/{name}").geturl()
-    with _process(database_url, log, settings) as (origin, process):
+    with _process(database_url, log, settings, *arguments) as (origin, process):
         yield Deployment(origin, database_url, process, log)
 
 

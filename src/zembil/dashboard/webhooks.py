@@ -1,7 +1,7 @@
 """Settings → Webhooks: endpoints, their secrets, recovery and tests; events on demand in the sandbox."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -266,6 +266,8 @@ def _instant(visit: Visit, text: str) -> datetime | None:
     """An instant as a form's field says it, where the merchant is; None if it is none."""
     try:
         at = datetime.fromisoformat(text)
+        if not MINYEAR < at.year < MAXYEAR:  # at the ends of time not every zone has a day
+            return None
         return (at if at.tzinfo else at.replace(tzinfo=visit.zone)).astimezone(visit.at.tzinfo)
     except (ValueError, OverflowError):
         return None

@@ -342,3 +342,50 @@ AUDIT_LOG_IS_WHOLE = (
     ) sealed WHERE seal <> expected OR number <> place
 """
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One value of a gauge of metrics.py."""
+
+    name: str
+    livemode: bool
+    label: str  # "" where the gauge has none
+    value: float
+
+
+async def measure(conn: Connection) -> list[Measured]:
+    """How the deployment stands, by environment. Reads counts and the indexes of what is not over."""
+    rows = await conn.fetch(
+        """
+        WITH found (name, account_id, label, value) AS (
+            SELECT 'zembil_payments', c.account_id, counted.status, counted.n
+            FROM payment_counts c CROSS JOIN LATERAL (
+                VALUES ('pending', c.pending), ('completed', c.completed), ('failed', c.failed),
+                    ('cancelled', c.cancelled)
+            ) counted (status, n)
+            WHERE c.hour = '-infinity'
+            UNION ALL
+            SELECT 'zembil_charges_open', account_id, state, 1 FROM charges
+            WHERE state IN ('submitting', 'awaiting_customer', 'in_progress', 'in_doubt', 'needs_review')
+            UNION ALL
+            SELECT 'zembil_refunds_open', account_id, state, 1 FROM refunds WHERE state NOT IN ('completed', 'failed')
+            UNION ALL
+            SELECT 'zembil_deliveries_waiting', account_id, '', 1 FROM pending_deliveries
+            UNION ALL
+            SELECT 'zembil_endpoints_failing', account_id, '', 1 FROM webhook_endpoints
+            WHERE enabled AND failing_since IS NOT NULL
+        )
+        SELECT f.name, a.livemode, f.label, sum(f.value)::float8 AS value
+        FROM found f JOIN accounts a ON a.id = f.account_id
+        GROUP BY f.name, a.livemode, f.label
+        UNION ALL
+        SELECT 'zembil_deliveries_oldest_due_seconds', a.livemode, '',
+            max(extract(epoch FROM statement_timestamp() - p.due_at))::float8
+        FROM pending_deliveries p JOIN accounts a ON a.id = p.account_id
+        WHERE p.in_flight_until IS NULL AND p.due_at <= statement_timestamp()
+        GROUP BY a.livemode
+        ORDER BY 1, 2, 3
+        """
+    )
+    return [Measured(*row.values()) for row in rows]
