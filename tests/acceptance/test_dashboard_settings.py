@@ -309,7 +309,7 @@ def test_a_recovery_says_how_many_before_it_sends_any(
     assert len(receiver.wait_for(2)) == 2
 
 
-@pytest.mark.parametrize("since", ["9999-12-31T23:59:00Z", "0001-01-01T00:00:00Z", "0001-01-01T00:00", "soon", ""])
+@pytest.mark.parametrize("since", ["9999-12-31T23:59:00Z", "0001-01-01T00:00:00Z", "0001-01-01T00:00", "soon"])
 @pytest.mark.parametrize("zone", ["Pacific/Honolulu", "Pacific/Kiritimati"])
 def test_a_recovery_since_no_day_of_the_merchants_is_refused(
     admin: Visitor, receiver: Receiver, zone: str, since: str
