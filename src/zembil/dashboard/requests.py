@@ -144,8 +144,8 @@ def _remarks(request: LoggedRequest) -> Iterator[str]:
         yield "The Idempotency-Key is left out: with it the repeat would be answered from the first request."
     body = request.request_body or ""
     kept = f"{request.path}{request.query}{body}"
-    if any(sign in kept for sign in (REMOVED, API_KEY, CARD)):
-        yield f"What is personal or secret was not kept: put it back where {REMOVED}, {API_KEY} or {CARD} stands."
+    if signs := [sign for sign in (REMOVED, API_KEY, CARD) if sign in kept]:
+        yield f"What is personal or secret was not kept: put it back where {' or '.join(signs)} stands."
     if body.endswith(NO_JSON):
         yield "The body was no JSON, and is not kept."
     elif len(body) == KEPT_CHARACTERS_MAX:
