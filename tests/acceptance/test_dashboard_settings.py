@@ -238,7 +238,7 @@ def test_a_delivery_shows_the_digest_that_was_sent_unless_the_secret_is_another_
     assert f"v1={digest}" in admin.opens(delivery).text
     followed(admin, admin.sends(f"{endpoint}/rotate", overlap="86400"))
     page = admin.opens(delivery).text
-    assert "has a new secret since this delivery was made" in page
+    assert "got a new secret since, or just before" in page
     assert re.search(r"v1=\w", page) is None
     followed(admin, admin.sends(f"{endpoint}/delete"))
     assert "The secret of the endpoint was deleted with it." in admin.opens(delivery).text

@@ -21,7 +21,7 @@ from zembil.webhooks.model import Attempt, Delivery, DeliveryStatus, Endpoint
 from zembil.webhooks.sender import Bell
 
 PATH = "/settings/webhooks/deliveries"
-_COMMITS_WITHIN = timedelta(minutes=1)  # what is told of an instant may be committed a little later
+_COMMITS_WITHIN = timedelta(seconds=15)  # what is told of an instant may be committed a little later
 
 _ERRORS = {
     "timeout": "No complete answer within 10 seconds.",
