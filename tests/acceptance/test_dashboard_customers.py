@@ -1,6 +1,7 @@
 """Customers in the dashboard: found, changed with every fault beside its field, erased for good."""
 
 import re
+from html import unescape
 from typing import Any
 
 import httpx2
@@ -71,6 +72,107 @@ def test_every_fault_of_a_change_stands_beside_its_field(api: httpx2.Client, adm
     assert [event["previous_attributes"]["name"] for event in told] == ["Abebe"]
 
 
+def test_a_customer_is_added_with_every_fault_beside_its_field(api: httpx2.Client, admin: Visitor) -> None:
+    path = f"{CUSTOMERS}/new"
+    assert f'href="{path}"' in admin.get(CUSTOMERS).text
+    refused = admin.sends(path, name="x" * 201, email="nobody", phone="12", external_id="y" * 256, metadata="no sign")
+    assert (refused.status_code, len(errors(refused))) == (400, 5)
+    nobody = admin.sends(path, name="Abebe", metadata="city = Addis Ababa")
+    assert [error.partition(";")[0] for error in errors(nobody)] == [
+        "Give a phone, an e-mail address or both",
+        "Give an e-mail address, a phone or both",
+    ]
+    assert "city = Addis Ababa</textarea>" in nobody.text
+    done = admin.sends(
+        path,
+        name=" አበበ ",
+        phone="0911 22 33 44",
+        external_id="c-7",
+        metadata="city = Addis Ababa\r\n\r\n eq=1 = 1 \r\n",
+    )
+    (customer,) = listed(admin.get(CUSTOMERS))
+    assert done.headers["location"] == f"{CUSTOMERS}/{customer}"
+    shown = api.get(f"/customers/{customer}").json()["data"]
+    assert (shown["name"], shown["phone"], shown["email"], shown["external_id"]) == (
+        "አበበ",
+        "+251911223344",
+        None,
+        "c-7",
+    )
+    assert shown["metadata"] == {"city": "Addis Ababa", "eq": "1 = 1"}
+    told = api.get("/events", params={"type": "customer.created"}).json()["data"]["events"]
+    assert [event["data"]["object"] for event in told] == [shown]
+    taken = admin.sends(path, phone="0911223344", external_id="c-7")
+    assert errors(taken) == ["Another customer has this id of yours."]
+
+
+AWKWARD = {
+    "note": "one\r\n two\n",
+    " edge ": "  x ",
+    "a=b": "c",
+    "empty": "",
+    "የከተማ ስም": "አዲስ አበባ",
+    "bell": "\a\u2028\x0b.",
+}
+
+
+def metadata_shown(page: httpx2.Response) -> dict[str, str]:
+    """The two fields of metadata, as a browser sends them."""
+    area = re.search(r'<textarea id="metadata"[^>]*>(.*?)</textarea>', page.text, re.DOTALL)
+    was = re.search(r'name="metadata_was" value="(.*?)"', page.text, re.DOTALL)
+    assert area is not None
+    assert was is not None
+    sent = {"metadata": unescape(area[1]), "metadata_was": unescape(was[1])}
+    return {name: value.replace("\r\n", "\n").replace("\n", "\r\n") for name, value in sent.items()}
+
+
+def test_metadata_is_changed_line_by_line(api: httpx2.Client, admin: Visitor) -> None:
+    customer = remembered(api, phone="+251911223344", metadata={**AWKWARD, "till": "3", "size": "L"})
+    path = f"{CUSTOMERS}/{customer}/edit"
+
+    def stored() -> dict[str, str]:
+        return api.get(f"/customers/{customer}").json()["data"]["metadata"]
+
+    shown = metadata_shown(admin.get(path))
+    same = admin.sends(path, phone="0911223344", name="Abebe", **shown)
+    assert same.headers["location"] == f"{CUSTOMERS}/{customer}"
+    assert stored() == {**AWKWARD, "till": "3", "size": "L"}
+    api.patch(f"/customers/{customer}", json={"metadata": {"size": "XL", "since": "2019"}})
+    changed = shown["metadata"].replace("till = 3", "till = 4\r\nnew=one⏎two").replace("empty = \r\n", "")
+    admin.sends(path, phone="0911223344", name="Abebe", **{**shown, "metadata": changed})
+    kept = {key: value for key, value in AWKWARD.items() if key != "empty"}
+    assert stored() == {**kept, "till": "4", "new": "one\ntwo", "size": "XL", "since": "2019"}
+    told = api.get("/events", params={"type": "customer.updated"}).json()["data"]["events"]
+    assert told[0]["previous_attributes"] == {"metadata": {"empty": "", "new": None, "till": "3"}}
+
+
+@pytest.mark.parametrize(
+    ("lines", "fault"),
+    [
+        ("till", "“till” is no key and value: write one key = value on each line."),
+        ("= 3", "“= 3” is no key and value: write one key = value on each line."),
+        ("a = 1\na = 2", "“a” stands there twice; write each key once."),
+        ("size = L\nsize = M", "“size” stands there twice; write each key once."),
+        (f"{'k' * 41} = 1", "A key has 1 to 40 characters."),
+        (f"k = {'v' * 501}", "k: A value has at most 500 characters."),
+        ("\n".join(f"k{number} = 1" for number in range(51)), "There may be at most 50 keys."),
+        (
+            "size = L\n" + "\n".join(f"k{number} = 1" for number in range(50)),
+            "There may be at most 50 keys, old and new",
+        ),
+        ("a = \0", "“a = \0” is no key and value"),
+    ],
+)
+def test_a_fault_of_metadata_stands_beside_it(api: httpx2.Client, admin: Visitor, lines: str, fault: str) -> None:
+    customer = remembered(api, phone="+251911223344", metadata={"size": "L"})
+    path = f"{CUSTOMERS}/{customer}/edit"
+    refused = admin.sends(path, phone="0911223344", metadata=lines, metadata_was="size = L")
+    assert refused.status_code == 400
+    (said,) = errors(refused)
+    assert said.startswith(fault)
+    assert api.get(f"/customers/{customer}").json()["data"]["metadata"] == {"size": "L"}
+
+
 def test_erasing_leaves_the_payment_and_nothing_of_the_person(api: httpx2.Client, admin: Visitor) -> None:
     customer = remembered(api, name="Abebe", phone="+251911223344")
     payment = paid(api)
@@ -109,6 +211,11 @@ def test_roles_and_other_merchants(
         visitor = signs_in(merchant, role=role)
         page = visitor.get(path)
         assert page.status_code == 200
+        may_add = "edit" not in refused
+        assert (f"{CUSTOMERS}/new" in visitor.get(CUSTOMERS).text) == may_add
+        assert visitor.get(f"{CUSTOMERS}/new").status_code == (200 if may_add else 403)
+        if not may_add:
+            assert visitor.sends(path, f"{CUSTOMERS}/new", phone="+251911223344").status_code == 403
         for name in refused:
             assert f"{path}/{name}" not in page.text
             assert visitor.get(f"{path}/{name}").status_code == 403

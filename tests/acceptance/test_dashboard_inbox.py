@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import json
 import re
+import time
 from collections.abc import Iterator
 from html import unescape
 
@@ -14,6 +15,7 @@ from tests.acceptance.test_dashboard_settings import followed, once_it_says, rev
 from tests.support.dashboard import Visitor, fetch, new_user
 from tests.support.gateway import Gateway, Merchant
 from zembil.accounts.model import Role
+from zembil.webhooks import signature
 
 INBOX = "/dashboard/sandbox/inbox"
 
@@ -84,11 +86,34 @@ def test_whoever_knows_the_address_can_send_to_it_and_a_wrong_signature_is_expla
     assert "sk_test_secret" not in page
 
 
-def test_the_last_hundred_requests_are_kept_and_none_that_is_too_large(gateway: Gateway, visitor: Visitor) -> None:
-    url = address(visitor)
+@pytest.fixture
+def stranger() -> Iterator[httpx2.Client]:
+    """Somebody elsewhere who knows an address; what one test sends counts against no other."""
+    client = httpx2.Client(transport=httpx2.HTTPTransport(local_address=f"127.9.{time.time_ns() // 1000 % 250}.9"))
+    yield client
+    client.close()
+
+
+def signed(secret: str, body: bytes, *, at: float | None = None) -> dict[str, str]:
+    """The headers of a delivery that leaves now."""
+    return signature.headers(
+        secret,
+        body,
+        event_id="evt_00000000000000000000000000",
+        timestamp=int(time.time() if at is None else at),
+        service_name="zembil",
+        version="1",
+    )
+
+
+def test_the_last_hundred_requests_are_kept_and_none_that_is_too_large(
+    gateway: Gateway, visitor: Visitor, stranger: httpx2.Client
+) -> None:
+    secret, url = revealed(followed(visitor, visitor.sends(INBOX, f"{INBOX}/endpoint"))), address(visitor)
     for number in range(103):
-        httpx2.post(url, content=f"<script>alert({number})</script>".encode())
-    assert httpx2.post(url, content=b"x" * (64 * 1024 + 1)).status_code == 413
+        body = f"<script>alert({number})</script>".encode()
+        assert stranger.post(url, content=body, headers=signed(secret, body)).status_code == 200
+    assert stranger.post(url, content=b"x" * (64 * 1024 + 1)).status_code == 413
     assert visitor.opens(INBOX).text.count("A request</a>") == 100
     kept = "SELECT count(*) FROM inbox_requests r JOIN inboxes i USING (account_id) WHERE i.token = $1"
     assert fetch(gateway, kept, url.rpartition("/")[2])[0][0] == 100
@@ -97,6 +122,35 @@ def test_the_last_hundred_requests_are_kept_and_none_that_is_too_large(gateway: 
     assert "&lt;script&gt;alert(102)" in page
     followed(visitor, visitor.sends(INBOX, f"{INBOX}/clear"))
     assert "Nothing came yet" in visitor.opens(INBOX).text
+
+
+def test_whoever_knows_the_address_cannot_flood_the_inbox_and_deliveries_still_arrive(
+    merchant: Merchant, visitor: Visitor, stranger: httpx2.Client
+) -> None:
+    secret, url = revealed(followed(visitor, visitor.sends(INBOX, f"{INBOX}/endpoint"))), address(visitor)
+    body = b'{"a":1}'
+    forged = {"webhook-id": "evt_1", "webhook-timestamp": str(int(time.time())), "webhook-signature": "v1,AAAA v1,BBBB"}
+    replayed = signed(secret, body, at=time.time() - 3600)
+    sent = [stranger.post(url, content=body, headers=headers) for headers in ({}, forged, replayed) * 10]
+    assert [answer.status_code for answer in sent] == [200] * 20 + [429] * 10
+    assert 0 < int(sent[-1].headers["Retry-After"]) <= 60
+    for number in range(50):
+        made = merchant.client().post("/payments", json={"amount": number + 1, "currency": "ETB"})
+        assert made.status_code == 201
+    deadline = time.monotonic() + 15
+    while visitor.opens(INBOX).text.count("payment.created") < 50:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert stranger.post(url, content=body, headers=signed(secret, body)).status_code == 200
+
+
+def test_many_strangers_together_push_out_no_more_than_a_few(visitor: Visitor) -> None:
+    url, answers = address(visitor), list[int]()
+    for number in range(35):
+        elsewhere = httpx2.HTTPTransport(local_address=f"127.8.{time.time_ns() // 1000 % 250}.{number + 1}")
+        with httpx2.Client(transport=elsewhere) as client:
+            answers.append(client.post(url, content=b"{}").status_code)
+    assert answers == [200] * 30 + [429] * 5
 
 
 def test_an_unknown_address_keeps_nothing(gateway: Gateway) -> None:

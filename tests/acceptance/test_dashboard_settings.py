@@ -273,6 +273,23 @@ def test_a_delivery_shows_what_was_sent_and_says_that_204_is_no_success(admin: V
     assert "1 of 3" in page
 
 
+def test_a_delivery_shows_the_digest_that_was_sent_unless_the_secret_is_another_now(
+    admin: Visitor, receiver: Receiver
+) -> None:
+    endpoint, secret = registered(admin, receiver.url)
+    delivery = followed(admin, admin.sends(endpoint, f"{endpoint}/test", type="payment.created")).url.path
+    (received,) = receiver.wait_for(1)
+    digest = hmac.new(secret.encode(), received.body, hashlib.sha256).hexdigest()
+    assert received.headers["zembil-signature"].endswith(f"v1={digest}")
+    assert f"v1={digest}" in admin.opens(delivery).text
+    followed(admin, admin.sends(f"{endpoint}/rotate", overlap="86400"))
+    page = admin.opens(delivery).text
+    assert "got a new secret since, or just before" in page
+    assert re.search(r"v1=\w", page) is None
+    followed(admin, admin.sends(f"{endpoint}/delete"))
+    assert "The secret of the endpoint was deleted with it." in admin.opens(delivery).text
+
+
 def test_what_failed_is_sent_again_one_by_one_or_all_at_once(admin: Visitor, receiver: Receiver) -> None:
     endpoint, _ = registered(admin, receiver.url)
     followed(admin, admin.sends(endpoint, f"{endpoint}/test", type="payment.created"))

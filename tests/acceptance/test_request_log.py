@@ -1,8 +1,15 @@
 """Merchants look their requests up by id, idempotency key, object, path or outcome; nothing personal is kept."""
 
+import json
+import os
 import re
+import shlex
+import shutil
+import subprocess
 import time
 from collections.abc import Iterator
+from html import unescape
+from typing import Any
 
 import httpx2
 import pytest
@@ -77,6 +84,125 @@ def test_neither_an_api_key_nor_what_is_personal_is_kept_of_an_address(merchant:
     assert "251911234567" not in page
     assert "metadata[order]" in page
     assert "A-1042" not in page
+
+
+def test_neither_an_api_key_nor_what_is_personal_is_kept_of_a_refusal(
+    gateway: Gateway, merchant: Merchant, visitor: Visitor
+) -> None:
+    client = merchant.client()
+    key = client.headers["Authorization"].removeprefix("Bearer ")
+    answer = client.post("/customers", json={"phone": "0911234567", "name": "Abebe Bikila"})
+    assert "+251911234567" in answer.text
+    page = page_once_written(visitor, f"{PATH}?search={request_id(answer)}", "Give the number in international form")
+    assert "[removed]" in page
+    told = client.post("/webhooks", json={"url": "http://a.example.et/", "events": [key]})
+    assert key in told.text
+    twice = b'{"abebe@example.et": 1, "abebe@example.et": 2, "' + key.encode() + b'": 1, "' + key.encode() + b'": 2}'
+    named = client.post("/payments", content=twice, headers={"Content-Type": "application/json"})
+    assert "abebe@example.et" in named.text
+    for refused in (answer, told, named):
+        page = page_once_written(visitor, f"{PATH}?search={request_id(refused)}", "What was answered")
+        rows = fetch(gateway, "SELECT refusal FROM api_requests WHERE id::text LIKE $1", _uuid_of(refused) + "%")
+        for secret in (key, "1911234567", "abebe@example.et", "Bikila"):
+            assert secret not in rows[0][0]
+
+
+def test_a_refusal_keeps_the_examples_that_it_gives(merchant: Merchant, visitor: Visitor) -> None:
+    answer = merchant.client().post("/customers", json={"phone": "12", "email": "nobody"})
+    page = page_once_written(visitor, f"{PATH}?search={request_id(answer)}", "for example +251911223344")
+    assert "for example abebe@example.com" in page
+
+
+def test_an_idempotency_key_is_found_without_the_key_or_the_person_in_it(merchant: Merchant, visitor: Visitor) -> None:
+    client = merchant.client()
+    key = client.headers["Authorization"].removeprefix("Bearer ")
+    for given, kept in (
+        (f"{key}-1", "[API key]-1"),
+        ("1/abebe@example.et", "1/[removed]"),
+        ("+251911234567-3", "[removed]-3"),
+    ):
+        answer = client.post("/payments", json=ORDER, headers={"Idempotency-Key": given})
+        assert answer.status_code == 201
+        page = page_once_written(visitor, f"{PATH}?search={request_id(answer)}", kept)
+        assert given not in page
+        found = visitor.get(PATH, params={"search": given})
+        assert request_id(answer) in found.text
+
+
+def test_what_looks_like_a_card_number_is_masked(merchant: Merchant, visitor: Visitor) -> None:
+    answer = merchant.client().post("/payments", json={**ORDER, "description": "Card 4111 1111 1111 1111"})
+    page = page_once_written(visitor, f"{PATH}?search={request_id(answer)}", "Card ****")
+    assert "4111 1111 1111" not in page
+
+
+def command_of(page: str) -> str:
+    """The request for curl, as it would be copied."""
+    match = re.search(r'aria-label="The request for curl">(.*?)</pre>', page, re.DOTALL)
+    assert match is not None
+    return unescape(match[1])
+
+
+def ran(command: str, key: str) -> dict[str, Any] | None:
+    """What the command is answered, run by a shell; None without curl, and then only its quoting is judged."""
+    words = shlex.split(command)
+    assert words[words.index("-H") + 1] == "Authorization: Bearer $ZEMBIL_KEY"
+    if shutil.which("curl") is None:
+        return None
+    environment = {"PATH": os.environ["PATH"], "ZEMBIL_KEY": key}
+    done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, timeout=30, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/payments?reference=a[1-3]{4,5}&limit=2&date_from=2026-01-01T00:00:00%2B03:00", None),
+        ("GET", '/payments/it\'s $HOME & {a,b} [1-3] "q" ቡና', None),
+        ("GET", "/payments?reference=it's+%24HOME+%7Ba,b%7D+%22q%22+%25+ቡና&limit=0", None),
+        ("POST", "/refunds", {"amount": 'it\'s $(id) `id` \\ "q"\n\t!! ቡና', "payment_id": "@/etc/hostname"}),
+        ("POST", "/payments", {"amount": 150.5, "currency": "ETB", "description": 'it\'s $HOME\n`id` \\ "q" ቡና'}),
+        ("PATCH", "/customers/cus_00000000000000000000000000", {"email": None}),
+        ("DELETE", "/customers/cus_00000000000000000000000000", None),
+        ("POST", "/payments/pay_00000000000000000000000000/cancel", None),
+        ("PUT", "/payments/../payments", None),
+    ],
+)
+def test_a_request_is_copied_as_a_command_that_is_answered_alike(
+    merchant: Merchant, visitor: Visitor, method: str, path: str, body: Any
+) -> None:
+    client = merchant.client()
+    sent = {} if body is None else {"json": body}
+    answer = client.request(method, path, headers={"Idempotency-Key": "once"}, **sent)
+    page = page_once_written(visitor, f"{PATH}?search={request_id(answer)}", "Send it again")
+    command = command_of(page)
+    assert ("Idempotency-Key is left out" in page, "Idempotency-Key" in command) == (True, False)
+    assert "was not kept" not in page
+    again = ran(command, client.headers["Authorization"].removeprefix("Bearer "))
+    if again is not None:
+        assert _alike(again) == _alike(answer.json())
+
+
+def _alike(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer without what differs between two payments."""
+    own = ("id", "payment_link", "qr_code", "expires_at", "created_at")
+    data = {name: value for name, value in answer.get("data", {}).items() if name not in own}
+    return {**answer, "data": data}
+
+
+@pytest.mark.parametrize(
+    ("body", "remark"),
+    [
+        (json.dumps(ORDER).encode(), "put it back where [removed] stands"),
+        (b'{"callback_url": "https://a.et/?token=abc", "x": "sk_test_abc"}', "where [removed] or [API key] stands"),
+        (b"{no", "The body was no JSON"),
+        (json.dumps({"amount": "x" * 5000}).encode(), "The body was longer"),
+    ],
+)
+def test_a_command_says_what_was_not_kept(merchant: Merchant, visitor: Visitor, body: bytes, remark: str) -> None:
+    answer = merchant.client().post("/payments", content=body, headers={"Content-Type": "application/json"})
+    page = page_once_written(visitor, f"{PATH}?search={request_id(answer)}", "Send it again")
+    assert remark in page
+    assert "abc" not in command_of(page)
 
 
 def test_a_search_for_what_nobody_can_have_sent_finds_nothing(visitor: Visitor) -> None:

@@ -130,6 +130,7 @@ async def test_every_page_looks_well_with_long_names_amharic_and_large_amounts(
         "refund-approve": f"refunds/{stock.refunded['id']}/approve",
         "refund-reject": f"refunds/{stock.refunded['id']}/reject",
         "customers": "customers",
+        "customer-new": "customers/new",
         "customer": f"customers/{stock.customer}",
         "customer-edit": f"customers/{stock.customer}/edit",
         "customer-erase": f"customers/{stock.customer}/erase",
@@ -141,6 +142,54 @@ async def test_every_page_looks_well_with_long_names_amharic_and_large_amounts(
     await person.opens(f"{gateway.origin}/dashboard/sandbox/payments/{stock.paid['id']}")
     await person.page.get_by_role("link", name="The payment was made").click()
     await demand_good_looks(person, "event")
+
+
+@pytest.mark.parametrize("javascript", [True, False])
+async def test_a_customer_is_added_and_its_metadata_changed(
+    gateway: Gateway, merchant: Merchant, new_person: NewPerson, javascript: bool
+) -> None:
+    person = await new_person(javascript=javascript)
+    await signed_in_admin(person, gateway, merchant)
+    await person.opens(f"{gateway.origin}/dashboard/sandbox/customers")
+    await person.page.get_by_role("link", name="Add a customer").click()
+    await person.field("Name").fill("ወ/ሮ ትዕግሥት")
+    await person.field("E-mail").fill("tigist@localhost")
+    await person.field("Metadata").fill("city = Addis Ababa\ntill 3")
+    await person.page.get_by_role("button", name="Add the customer").click()
+    await expect(person.page.get_by_text("“till 3” is no key and value")).to_be_visible()
+    await expect(person.field("Metadata")).to_have_accessible_description(re.compile("write one key = value"))
+    await expect(person.field("Metadata")).to_have_value("city = Addis Ababa\ntill 3")
+    if javascript:  # the judge is a script
+        await demand_good_looks(person, "customer-new-refused")
+    await person.field("E-mail").fill("tigist@example.et")
+    await person.field("Metadata").fill("city = Addis Ababa\ntill = 3")
+    await person.page.get_by_role("button", name="Add the customer").click()
+    await person.sees("ወ/ሮ ትዕግሥት")
+    await person.page.get_by_role("link", name="Edit").click()
+    await person.field("Metadata").fill("city = Hawassa\ntill = 3\nnote = one⏎two")
+    await person.page.get_by_role("button", name="Save").click()
+    await expect(person.page.get_by_text("Hawassa")).to_be_visible()
+    (customer,) = merchant.client().get("/customers").json()["data"]["customers"]
+    assert customer["metadata"] == {"city": "Hawassa", "till": "3", "note": "one\ntwo"}
+
+
+async def test_a_request_is_copied_for_curl(gateway: Gateway, merchant: Merchant, person: Person) -> None:
+    body = {"amount": 0, "currency": "ETB", "description": AMHARIC, "customer": {"name": LONG_NAME}}
+    headers = {"Idempotency-Key": LONG_WORD}
+    answer = await asyncio.to_thread(merchant.client().post, "/payments", json=body, headers=headers)
+    request = answer.headers["Zembil-Request-Id"]
+    await signed_in_admin(person, gateway, merchant)
+    await person.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=gateway.origin)
+    for _ in range(40):
+        await person.opens(f"{gateway.origin}/dashboard/sandbox/requests/{request}")
+        if await person.page.get_by_role("heading", name="Send it again").count():
+            break
+        await asyncio.sleep(0.25)
+    await person.page.get_by_role("button", name="Copy as curl").click()
+    await expect(person.page.get_by_role("button", name="Copied")).to_be_visible()
+    copied: str = await person.page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith(f"curl -X POST {gateway.origin}/sandbox/v1/payments \\\n")
+    await demand_good_looks(person, "request")
 
 
 async def test_totals_of_twelve_digits_fit(gateway: Gateway, merchant: Merchant, person: Person) -> None:

@@ -1,13 +1,17 @@
-"""Customers: found, changed and erased, each with what it paid."""
+"""Customers: added, found, changed and erased, each with what it paid."""
 
 import uuid
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypedDict
 
 from zembil import ids
 from zembil.accounts.permissions import Permission
 from zembil.customers import operations, queries
+from zembil.customers.api import CreateCustomer
 from zembil.customers.model import Customer
-from zembil.customers.operations import CustomerChange
+from zembil.customers.operations import CustomerChange, CustomerOrder
 from zembil.customers.queries import CustomerFilter
 from zembil.dashboard import payments_queries, words
 from zembil.dashboard.forms import Form
@@ -17,11 +21,12 @@ from zembil.errors import DuplicateReference, InvalidState, ResourceNotFound, Va
 from zembil.ids import Prefix
 from zembil.payments.list_queries import PaymentFilter, list_payments
 from zembil.web.cursors import taken_page
-from zembil.web.fields import check_email, check_phone, international
+from zembil.web.fields import check_email, check_metadata, check_phone, international
 from zembil.webhooks.sender import Bell
 
 PATH = "/customers"
 ROWS, _PAYMENTS = 25, 10
+_LINE_BREAK = "⏎"  # in a value of metadata, which stands on one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,8 @@ class CustomerPages:
         write, erase = Permission.CREATE_TRANSACTIONS, Permission.ERASE_CUSTOMERS
         return [
             page(PATH, self.list),
+            page(f"{PATH}/new", self.show_new, write),
+            action(f"{PATH}/new", self.create, write),
             page(f"{PATH}/{{id}}", self.show),
             page(f"{PATH}/{{id}}/edit", self.show_form, write),
             action(f"{PATH}/{{id}}/edit", self.change, write),
@@ -82,34 +89,50 @@ class CustomerPages:
             raise ResourceNotFound
         return customer
 
+    async def show_new(self, visit: Visit) -> Answer:
+        return Page("customer_new.html")
+
+    async def create(self, visit: Visit) -> Answer:
+        form = visit.form
+        person = _person(form)
+        for fault in CreateCustomer.faults_between(lambda name: form.raw(name).strip() or None):
+            form.fail(fault.field, fault.message)
+        metadata = {key: value for key, value in _metadata_change(form, {}).items() if value is not None}
+        if not form.errors:
+            order = CustomerOrder(**person, metadata=metadata)
+            with _faults_beside_fields(form):
+                async with transaction(self.door.db) as conn:
+                    customer = await operations.create_customer(conn, visit.account, order, at=visit.at)
+                self.bell.ring()
+                return GoTo(f"{PATH}/{ids.shown(Prefix.CUSTOMER, customer.id)}", Notice("Added."))
+        return Page("customer_new.html", {"form": form}, 400)
+
     async def show_form(self, visit: Visit) -> Answer:
         customer = await self._customer(visit)
         form = visit.form
         for name in ("name", "email", "phone", "external_id"):
             form.values[name] = getattr(customer, name) or ""
-        return self._form_page(visit, form)
+        form.values["metadata"] = form.values["metadata_was"] = "\n".join(
+            _line(key, value) for key, value in customer.metadata.items()
+        )
+        return self._form_page(visit)
 
-    def _form_page(self, visit: Visit, form: Form, *, status: int = 200) -> Page:
-        return Page("customer_edit.html", {"form": form, "path": visit.path(f"{PATH}/{visit.value('id')}")}, status)
+    def _form_page(self, visit: Visit, *, status: int = 200) -> Page:
+        return Page(
+            "customer_edit.html", {"form": visit.form, "path": visit.path(f"{PATH}/{visit.value('id')}")}, status
+        )
 
     async def change(self, visit: Visit) -> Answer:
-        change = _change(visit.form)
-        if not visit.form.errors and await self._changed(visit, change):
-            self.bell.ring()
-            return GoTo(f"{PATH}/{visit.value('id')}", Notice("Saved."))
-        return self._form_page(visit, visit.form, status=400)
-
-    async def _changed(self, visit: Visit, change: CustomerChange) -> bool:
-        """Whether the change is made; otherwise the form says why not. Raises ResourceNotFound."""
-        try:
-            async with transaction(self.door.db) as conn:
-                await operations.update_customer(conn, visit.account, _customer_id(visit), change, at=visit.at)
-        except ValidationError as error:
-            for fault in error.details:
-                visit.form.fail(fault.field, fault.message)
-        except DuplicateReference:
-            visit.form.fail("external_id", "Another customer has this id of yours.")
-        return not visit.form.errors
+        customer = await self._customer(visit)
+        form = visit.form
+        change = CustomerChange(**_person(form), metadata=_metadata_change(form, customer.metadata))
+        if not form.errors:
+            with _faults_beside_fields(form):
+                async with transaction(self.door.db) as conn:
+                    await operations.update_customer(conn, visit.account, customer.id, change, at=visit.at)
+                self.bell.ring()
+                return GoTo(f"{PATH}/{visit.value('id')}", Notice("Saved."))
+        return self._form_page(visit, status=400)
 
     async def ask_to_erase(self, visit: Visit) -> Answer:
         customer = await self._customer(visit)
@@ -143,12 +166,72 @@ def _filter(search: str) -> CustomerFilter:
     return CustomerFilter(phone=phone) if phone.startswith("+") else CustomerFilter(external_id=search)
 
 
-def _change(form: Form) -> CustomerChange:
+@contextmanager
+def _faults_beside_fields(form: Form) -> Generator[None]:
+    """What the API would refuse stands in the form."""
+    try:
+        yield
+    except ValidationError as error:
+        for fault in error.details:
+            form.fail(fault.field, fault.message)
+    except DuplicateReference:
+        form.fail("external_id", "Another customer has this id of yours.")
+
+
+class _Person(TypedDict):
+    name: str | None
+    email: str | None
+    phone: str | None
+    external_id: str | None
+
+
+def _person(form: Form) -> _Person:
+    """The fields that say who it is; None where one is empty or faulty."""
     phone = international(form.raw("phone").strip())
     form.values["phone"] = phone
-    return CustomerChange(
+    return _Person(
         name=form.text("name", "Give a name of at most 200 characters.", required=False) or None,
         email=form.text("email", "Give an e-mail address.", max_length=254, required=False, check=check_email) or None,
         phone=form.text("phone", "Give a phone number.", max_length=16, required=False, check=check_phone) or None,
         external_id=form.text("external_id", "Give at most 255 characters.", max_length=255, required=False) or None,
     )
+
+
+def _line(key: str, value: str) -> str:
+    """A key and its value as they stand in the form."""
+    return _LINE_BREAK.join(f"{key} = {value}".splitlines())
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
+
+
+def _metadata_change(form: Form, stored: Mapping[str, str]) -> dict[str, str | None]:
+    """What to change of the metadata: the lines that were added, and None for the keys whose lines are gone.
+
+    A line that stands as it was shown changes nothing: not what somebody else has changed since, and not a value that
+    a line cannot show exactly.
+    """
+    was, now = _lines(form.raw("metadata_was")), _lines(form.raw("metadata"))
+    gone = {line for line in was if line not in now}
+    given = _read(form, [line for line in now if line not in was], {_key(line) for line in now if line in was})
+    if (fault := next(check_metadata(given), None)) is not None:
+        form.fail("metadata", f"{fault.field.removeprefix('.')}: {fault.message}" if fault.field else fault.message)
+    return {key: None for key, value in stored.items() if _line(key, value) in gone} | given
+
+
+def _read(form: Form, lines: Sequence[str], taken: set[str]) -> dict[str, str | None]:
+    """The keys and values of lines that somebody wrote; `taken` are the keys of the others."""
+    given: dict[str, str | None] = {}
+    for line in lines:
+        key, sign, value = _key(line), "=" in line, line.partition("=")[2].strip()
+        if not sign or not key or "\0" in line:
+            form.fail("metadata", f"“{line.strip()[:40]}” is no key and value: write one key = value on each line.")
+        elif key in taken or key in given:
+            form.fail("metadata", f"“{key[:40]}” stands there twice; write each key once.")
+        given[key] = value.replace(_LINE_BREAK, "\n")
+    return given
+
+
+def _key(line: str) -> str:
+    return line.partition("=")[0].strip()

@@ -2,21 +2,26 @@
 
 import uuid
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from zembil import ids
+from zembil.accounts import secrets
+from zembil.accounts.model import AuditAction
 from zembil.accounts.permissions import Permission
+from zembil.dashboard.audit_log_queries import AuditFilter, list_entries
 from zembil.dashboard.visits import Answer, Doorkeeper, GoTo, Notice, Page, Route, Visit, action, page
-from zembil.db.pool import Database, reading, snapshot, transaction
+from zembil.db.pool import Connection, Database, reading, snapshot, transaction
 from zembil.errors import ResourceNotFound
 from zembil.ids import Prefix
 from zembil.web.cursors import taken_page
-from zembil.webhooks import delivery_queries, endpoint_queries, event_filters, event_queries, operations
+from zembil.webhooks import delivery_queries, diagnosis, endpoint_queries, event_filters, event_queries, operations
 from zembil.webhooks.delivery_queries import DeliveryFilter
-from zembil.webhooks.model import Attempt, DeliveryStatus
+from zembil.webhooks.model import Attempt, Delivery, DeliveryStatus, Endpoint
 from zembil.webhooks.sender import Bell
 
 PATH = "/settings/webhooks/deliveries"
+_COMMITS_WITHIN = timedelta(seconds=15)  # what is told of an instant may be committed a little later
 
 _ERRORS = {
     "timeout": "No complete answer within 10 seconds.",
@@ -50,6 +55,7 @@ class DeliveryPages:
             endpoint = await endpoint_queries.find_endpoint(conn, visit.account.id, delivery.endpoint_id)
             attempts = await delivery_queries.list_attempts(conn, visit.account.id, delivery_id)
             payload = await event_queries.find_payload(conn, visit.account.id, delivery.event_id)
+            has_one_secret = endpoint is not None and await _has_one_secret(conn, endpoint, delivery)
         under_way = delivery.attempts_made if delivery.is_in_flight(visit.at) else None
         context = {
             "delivery": delivery,
@@ -65,8 +71,18 @@ class DeliveryPages:
                 for attempt in attempts
             ],
             "body": _text(payload or b""),
+            "digest": self._digest(endpoint, payload, visit) if endpoint and has_one_secret and payload else None,
         }
         return Page("delivery.html", context)
+
+    def _digest(self, endpoint: Endpoint, payload: bytes, visit: Visit) -> str | None:
+        """What the contract's signature holds beside its time; it is the same in every attempt with one secret."""
+        sealed = endpoint.sealed_secret
+        if endpoint.sealed_next_secret is not None and not endpoint.is_rotating(visit.at):
+            sealed = endpoint.sealed_next_secret
+        bound_to = operations.secret_binding(endpoint.account_id, endpoint.id)
+        secret = secrets.opened(self.door.settings.secret_key, sealed, bound_to=bound_to)
+        return None if secret is None else diagnosis.digest(secret, payload)
 
     async def redeliver(self, visit: Visit) -> Answer:
         async with transaction(self.door.db) as conn:
@@ -78,6 +94,22 @@ class DeliveryPages:
                 "The same event is on its way again, with three attempts of its own. Reload to see what came of it."
             ),
         )
+
+
+async def _has_one_secret(conn: Connection, endpoint: Endpoint, delivery: Delivery) -> bool:
+    """Whether the secret that signs now signed every attempt: none was made, or took over, since the delivery was.
+
+    Its id says when that was in the database's time, as the rotations are; attempts are told in the account's.
+    """
+    made_at = ids.created_at(delivery.id)
+    if endpoint.rotates_at is not None and made_at < endpoint.rotates_at:
+        return False
+    rotations = AuditFilter(
+        AuditAction.SECRET_ROTATED,
+        object=ids.shown(Prefix.ENDPOINT, endpoint.id),
+        since=made_at - _COMMITS_WITHIN,
+    )
+    return not await list_entries(conn, endpoint.account_id, rotations, before=None, limit=1)
 
 
 KINDS = {

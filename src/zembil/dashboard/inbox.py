@@ -1,10 +1,12 @@
 """Developers → Inbox: a receiver of ours for a sandbox's webhooks, which says why a signature differs."""
 
 import asyncio
+import hmac
 import re
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -19,7 +21,8 @@ from zembil.dashboard.visits import Answer, Doorkeeper, GoTo, Notice, Page, Rout
 from zembil.db.pool import reading, transaction
 from zembil.errors import ResourceNotFound
 from zembil.ids import Prefix
-from zembil.webhooks import diagnosis, endpoint_queries, operations
+from zembil.web.rate_limits import RecentCounts, address_group, client_address
+from zembil.webhooks import diagnosis, endpoint_queries, operations, signature
 from zembil.webhooks.diagnosis import Verdict
 from zembil.webhooks.model import EVERY_TYPE, Endpoint
 
@@ -29,11 +32,19 @@ _BODY_SECONDS_MAX = 10
 _SIGNATURE_MAX = 500
 _TYPE = re.compile(rb'"type":\s*"([a-z]+\.[a-z]+)"')
 _NOT_KEPT = frozenset({"authorization", "cookie"})
+# In a minute, of what no endpoint of the account has signed: enough for trying things out by hand, and so little that
+# it takes more than three minutes to push everything else out of an inbox.
+_OF_AN_ADDRESS_MAX, _OF_STRANGERS_MAX = 20, 30
+_SIGNATURES_MAX = 2  # while a secret is being rotated
+_TIMESTAMP = re.compile(r"[0-9]{1,12}")
+_SIGNED_WITHIN = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
 class InboxPages:
     door: Doorkeeper
+    by_address: RecentCounts = field(default_factory=lambda: RecentCounts(_OF_AN_ADDRESS_MAX))
+    by_inbox: RecentCounts = field(default_factory=lambda: RecentCounts(_OF_STRANGERS_MAX))
 
     def routes(self) -> list[Route]:
         sandbox = ("sandbox",)
@@ -65,11 +76,40 @@ class InboxPages:
                         return PlainTextResponse(f"At most {BODY_BYTES_MAX} bytes are kept.\n", 413)
         except TimeoutError:
             return PlainTextResponse("The body took too long.\n", 408)
+        if not await self._is_ours(request, bytes(body), account_id) and (seconds := self._count(request, account_id)):
+            return PlainTextResponse(
+                f"Too much came that no endpoint of this account has signed; go on in {seconds} s.\n",
+                429,
+                {"Retry-After": str(seconds)},
+            )
         headers = [(name, value.replace("\0", "")) for name, value in request.headers.items() if name not in _NOT_KEPT]
         kept = InboxRequest(ids.new_id(self.door.clock.now()), headers, bytes(body))
         async with transaction(self.door.db) as conn:
             await inbox_queries.insert_request(conn, account_id, kept, kept=KEPT)
         return PlainTextResponse("Kept.\n")
+
+    def _count(self, request: Request, account_id: int) -> int:
+        """How many seconds a stranger has to wait; 0: not at all."""
+        address = client_address(request.scope, self.door.settings.trusted_proxies)
+        return self.by_address.count(address_group(address)) or self.by_inbox.count(str(account_id))
+
+    async def _is_ours(self, request: Request, body: bytes, account_id: int) -> bool:
+        """Whether an endpoint of the account has signed it just now: then it is a delivery, of which there may be many.
+
+        The contract's signature says nothing of the time, so whoever has seen one could send it for ever.
+        """
+        event_id, timestamp = request.headers.get("webhook-id", ""), request.headers.get("webhook-timestamp", "")
+        given = request.headers.get("webhook-signature", "").encode("utf-8", "replace").split()
+        if not given or not _TIMESTAMP.fullmatch(timestamp):
+            return False
+        if abs(self.door.clock.now().timestamp() - int(timestamp)) > _SIGNED_WITHIN.total_seconds():
+            return False
+        return any(
+            hmac.compare_digest(one, made.encode())
+            for _, secret in await self._opened(account_id)
+            for made in [signature.standard_signature(secret, body, event_id=event_id, timestamp=int(timestamp))]
+            for one in given[:_SIGNATURES_MAX]
+        )
 
     async def list(self, visit: Visit) -> Answer:
         address = await self._address(visit)
@@ -90,8 +130,8 @@ class InboxPages:
         """The requests with whether their signature is right; None if none came, or nothing is known to judge it by."""
         own = [secret for _, secret in known.own]
         return [
-            (str(request.id), request, _kind(request), diagnosis.is_right(signature, request.body, own))
-            if (signature := request.header(self._signature_header)) and (known.own or known.others)
+            (str(request.id), request, _kind(request), diagnosis.is_right(given, request.body, own))
+            if (given := request.header(self._signature_header)) and (known.own or known.others)
             else (str(request.id), request, _kind(request), None)
             for request in requests
         ]
@@ -157,27 +197,29 @@ class InboxPages:
 
     async def _secrets(self, visit: Visit, address: str) -> "_Secrets":
         """What the account's endpoints sign with: those that lead here, and the others."""
+        opened = await self._opened(visit.account.id)
+        return _Secrets(
+            [pair for pair in opened if pair[0].url == address], [pair for pair in opened if pair[0].url != address]
+        )
+
+    async def _opened(self, account_id: int) -> Sequence[tuple[Endpoint, str]]:
+        """The account's endpoints, each with every secret that it signs with."""
         async with reading(self.door.db) as conn:
             endpoints, _ = await endpoint_queries.list_endpoints(
-                conn, visit.account.id, before=None, limit=self.door.settings.endpoints_max, offset=0
+                conn, account_id, before=None, limit=self.door.settings.endpoints_max, offset=0
             )
-        opened = [
+        return [
             (endpoint, secret)
             for endpoint in endpoints
             for sealed in (endpoint.sealed_secret, endpoint.sealed_next_secret)
             if sealed is not None
             and (
                 secret := secrets.opened(
-                    self.door.settings.secret_key,
-                    sealed,
-                    bound_to=operations.secret_binding(endpoint.account_id, endpoint.id),
+                    self.door.settings.secret_key, sealed, bound_to=operations.secret_binding(account_id, endpoint.id)
                 )
             )
             is not None
         ]
-        return _Secrets(
-            [pair for pair in opened if pair[0].url == address], [pair for pair in opened if pair[0].url != address]
-        )
 
     async def _request(self, visit: Visit) -> InboxRequest:
         try:
@@ -197,9 +239,9 @@ class _Secrets:
     others: list[tuple[Endpoint, str]]
 
 
-def _judged(signature: str, request: InboxRequest, known: _Secrets) -> Verdict:
+def _judged(given: str, request: InboxRequest, known: _Secrets) -> Verdict:
     return diagnosis.judged(
-        signature,
+        given,
         request.body,
         secrets=[secret for _, secret in known.own],
         other_secrets=[(_named(endpoint), secret) for endpoint, secret in known.others],

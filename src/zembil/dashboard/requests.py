@@ -1,10 +1,12 @@
 """The request log: what was asked of the API, found by request id, idempotency key, path or outcome."""
 
 import json
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from urllib.parse import quote
 
 from zembil import ids
 from zembil.accounts.queries import find_api_key
@@ -15,6 +17,7 @@ from zembil.errors import ResourceNotFound
 from zembil.ids import Prefix
 from zembil.web import request_queries
 from zembil.web.cursors import taken_page
+from zembil.web.redaction import API_KEY, CARD, KEPT_CHARACTERS_MAX, NO_JSON, REMOVED, redacted_text
 from zembil.web.request_queries import LoggedRequest
 
 PATH = "/requests"
@@ -66,9 +69,10 @@ class RequestLogPages:
         """A request id leads to its request, everything else is taken for an idempotency key or an object's id."""
         if ids.parsed_request_id(search) is not None:
             return GoTo(f"{PATH}/{search}")
+        key = redacted_text(search)  # as it was kept
         async with reading(self.door.db) as conn:
             requests = await request_queries.list_requests_with_key(
-                conn, visit.account.id, search, limit=_WITH_ONE_KEY_MAX
+                conn, visit.account.id, key, limit=_WITH_ONE_KEY_MAX
             ) or await request_queries.list_requests_about(conn, visit.account.id, search, limit=_WITH_ONE_KEY_MAX)
         return self._listed(visit, requests, None)
 
@@ -101,6 +105,8 @@ class RequestLogPages:
             "key_name": key.name if key else ids.shown(Prefix.KEY, request.key_id),
             "body": _indented(request.request_body),
             "refusal": _indented(request.refusal),
+            "command": _command(request, self.door.settings.public_url),
+            "remarks": list(_remarks(request)),
         }
         return Page("request.html", context)
 
@@ -115,6 +121,35 @@ def _indented(text: str | None) -> str | None:
         return None if text is None else json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except ValueError:
         return text
+
+
+def _command(request: LoggedRequest, origin: str) -> str:
+    """The request for a POSIX shell, as far as it was kept; the key is whoever's runs it."""
+    # curl takes brackets and braces of an address for a pattern, so none stand there as they are.
+    query = "?" + quote(request.query, safe="%&=+:") if request.query else ""
+    method = "--head" if request.method == "HEAD" else f"-X {shlex.quote(request.method)}"
+    as_it_is = " --path-as-is" if "/." in request.path else ""
+    lines = [
+        f"curl {method}{as_it_is} {shlex.quote(origin + quote(request.path) + query)}",
+        '-H "Authorization: Bearer $ZEMBIL_KEY"',
+    ]
+    if request.request_body:
+        lines += ["-H 'Content-Type: application/json'", f"--data-raw {shlex.quote(request.request_body)}"]
+    return " \\\n  ".join(lines)
+
+
+def _remarks(request: LoggedRequest) -> Iterator[str]:
+    """What whoever copies the command has to know of it."""
+    if request.idempotency_key is not None:
+        yield "The Idempotency-Key is left out: with it the repeat would be answered from the first request."
+    body = request.request_body or ""
+    kept = f"{request.path}{request.query}{body}"
+    if signs := [sign for sign in (REMOVED, API_KEY, CARD) if sign in kept]:
+        yield f"What is personal or secret was not kept: put it back where {' or '.join(signs)} stands."
+    if body.endswith(NO_JSON):
+        yield "The body was no JSON, and is not kept."
+    elif len(body) == KEPT_CHARACTERS_MAX:
+        yield f"The body was longer; its first {KEPT_CHARACTERS_MAX:,} characters were kept."
 
 
 def _one_of(kinds: type[Choice]) -> Callable[[str], Choice | None]:

@@ -31,7 +31,7 @@ _BLOCKS = 20  # of a limit; fewer lease less often, more leave less unused in a 
 _DECIDE_SECONDS_MAX = 1.0
 _ASK_AGAIN_SECONDS = 1.0
 _CLEAN_SECONDS = 60.0
-_ADDRESSES_MAX = 10_000
+_COUNTED_MAX = 10_000
 
 
 class _Window:
@@ -235,30 +235,44 @@ def _exceeded(now: float, refusing: _Window, windows: list[_Window]) -> RateLimi
     return error
 
 
+class RecentCounts:
+    """Counts what came within the last minute from each of many, in this process; it forgets the quietest first."""
+
+    def __init__(self, limit: int, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._limit = limit
+        self._now = now
+        self._recent: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def count(self, of: str) -> int:
+        """Count one more and answer 0; or, if there were too many within a minute, only how many seconds to wait."""
+        now = self._now()
+        recent = self._recent.setdefault(of, deque(maxlen=self._limit))
+        self._recent.move_to_end(of)
+        while len(self._recent) > _COUNTED_MAX:
+            self._recent.popitem(last=False)
+        if len(recent) == self._limit and now - recent[0] < WINDOW_SECONDS:
+            return math.ceil(WINDOW_SECONDS - (now - recent[0]))
+        recent.append(now)
+        return 0
+
+
 class FailedAuthentications:
     """Counts, for each address, those who come without a valid key. Whoever has one is not refused for others."""
 
     def __init__(self, limit: int, *, trusted_proxies: Networks, now: Callable[[], float] = time.monotonic) -> None:
         self._limit = limit
         self._trusted = trusted_proxies
-        self._now = now
-        self._failed: OrderedDict[str, deque[float]] = OrderedDict()
+        self._counts = RecentCounts(limit, now=now)
 
     def count(self, scope: Scope) -> None:
         """Raises RateLimitExceeded instead of counting, once there were too many within a minute."""
         if self._limit == 0:
             return
-        address, now = address_group(client_address(scope, self._trusted)), self._now()
-        failed = self._failed.setdefault(address, deque(maxlen=self._limit))
-        self._failed.move_to_end(address)
-        while len(self._failed) > _ADDRESSES_MAX:
-            self._failed.popitem(last=False)
-        if len(failed) == self._limit and now - failed[0] < WINDOW_SECONDS:
+        if seconds := self._counts.count(address_group(client_address(scope, self._trusted))):
             raise RateLimitExceeded(
                 "Too many requests without a valid API key came from your address; a valid key is still answered.",
-                retry_after_seconds=math.ceil(WINDOW_SECONDS - (now - failed[0])),
+                retry_after_seconds=seconds,
             )
-        failed.append(now)
 
 
 def client_address(scope: Scope, trusted_proxies: Networks) -> str:
