@@ -53,7 +53,7 @@ async def test_every_page_of_the_sandboxs_menu_looks_well(
     await person.page.get_by_role("button", name="Send every event here").click()
     await asyncio.to_thread(something_of_everything, merchant, receiver.url)
     await demand_good_looks_of_the_menu(person, "sandbox")
-    await person.opens(f"{gateway.origin}/dashboard/sandbox/requests?status=4")
+    await person.opens(f"{gateway.origin}/dashboard/sandbox/requests?outcome=refused")
     await person.page.get_by_role("link", name=re.compile("POST|req_")).first.click()
     await demand_good_looks(person, "request-refused")
 

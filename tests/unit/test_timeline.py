@@ -13,26 +13,27 @@ NONE, DAY, A_BIT = timedelta(0), timedelta(days=1), timedelta(milliseconds=4)
 PAYMENT = ids.new_id(NOON)
 
 
-def request(at: datetime, method: str = "POST") -> LoggedRequest:
-    return LoggedRequest(
-        1, ids.new_id(at), ids.new_id(at), method, "/v1/payments", None, 200, 5, None, None, None, None
-    )
+def request(at: datetime, method: str = "POST", path: str = "") -> LoggedRequest:
+    path = f"/v1/payments{path}"
+    return LoggedRequest(1, ids.new_id(at), ids.new_id(at), method, path, None, 200, 5, None, None, None, None)
 
 
 def event(at: datetime, *, ahead: timedelta = NONE) -> EventRow:
     return EventRow(ids.new_id(at), PAYMENT, EventType.PAYMENT_CREATED, at + ahead)
 
 
-def shown(request: LoggedRequest, event: EventRow, *, clock_offset: timedelta = NONE) -> list[Line]:
-    happened = Happened(requests=[request], events=[event], charges=[], refunds=[], attempts=[])
-    return lines(happened, clock_offset=clock_offset, process_offset=NONE, delivery_path=lambda _: None)
+def shown(*happened: LoggedRequest | EventRow, clock_offset: timedelta = NONE) -> list[Line]:
+    requests = [what for what in happened if isinstance(what, LoggedRequest)]
+    events = [what for what in happened if isinstance(what, EventRow)]
+    on_record = Happened(requests=requests, events=events, charges=[], refunds=[], attempts=[])
+    return lines(on_record, clock_offset=clock_offset, process_offset=NONE, delivery_path=lambda _: None)
 
 
 def kinds(shown: list[Line]) -> list[str]:
     return [line.kind for line in shown]
 
 
-def test_a_request_stands_before_what_it_caused_although_the_clocks_differ() -> None:
+def test_the_request_that_made_a_payment_stands_first_although_the_clocks_differ() -> None:
     assert kinds(shown(request(NOON + A_BIT), event(NOON))) == ["Request", "Event"]
 
 
@@ -41,7 +42,12 @@ def test_what_was_only_read_stands_where_it_was_read() -> None:
 
 
 def test_a_later_request_stays_behind_what_it_did_not_cause() -> None:
-    assert kinds(shown(request(NOON + timedelta(seconds=1)), event(NOON))) == ["Event", "Request"]
+    soon = NOON + 5 * A_BIT
+    made = shown(
+        request(NOON), request(soon, path="/pay_1/cancel"), event(NOON + A_BIT), event(soon + A_BIT, ahead=DAY)
+    )
+    assert kinds(made) == ["Request", "Event", "Request", "Event"]
+    assert [line.at for line in made[2:]] == [soon + DAY, soon + A_BIT + DAY]
 
 
 def test_a_request_stands_in_the_time_that_the_account_had_then() -> None:

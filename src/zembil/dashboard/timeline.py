@@ -68,9 +68,13 @@ def lines(
 def _request(
     request: LoggedRequest, events: Iterable[EventRow], clock_offset: timedelta, process_offset: timedelta
 ) -> Line:
-    """The event that a request caused says how far the account's clock was ahead then, and never stands before it."""
+    """The event that a request caused says how far the account's clock was ahead then.
+
+    The one that made the payment never stands behind its event. Others come so long before theirs that it does not
+    matter how far clocks differ, and may come soon after the event of the request before.
+    """
     at = ids.created_at(request.id) + process_offset
-    since = at if request.method == "GET" else at - _CLOCKS_DIFFER_MAX
+    since = at - _CLOCKS_DIFFER_MAX if (request.method, request.path[-9:]) == ("POST", "/payments") else at
     if caused := next((event for event in events if ids.created_at(event.id) >= since), None):
         at, clock_offset = min(at, ids.created_at(caused.id)), caused.created_at - ids.created_at(caused.id)
     request_id = ids.shown_request_id(request.id)

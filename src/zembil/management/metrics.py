@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from zembil.db.pool import Connection
 from zembil.management import queries
 from zembil.management.queries import Measured
+from zembil.webhooks.sender import IN_FLIGHT_PER_ENDPOINT_MAX
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -22,7 +23,10 @@ _GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "zembil_charges_open": ("Charges that may still bring money, by state.", ("state",)),
     "zembil_refunds_open": ("Refunds that are not over, by state.", ("state",)),
     "zembil_deliveries_waiting": ("Deliveries that are to be attempted, now or later, or in flight.", ()),
-    "zembil_deliveries_oldest_due_seconds": ("For how long the delivery that is due longest has been due.", ()),
+    "zembil_deliveries_oldest_due_seconds": (
+        "How long the delivery that is due longest has been due, of endpoints with room for it.",
+        (),
+    ),
     "zembil_endpoints_failing": ("Enabled webhook endpoints whose last delivery failed for good.", ()),
 }
 
@@ -30,7 +34,7 @@ _GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
 async def exposition(conn: Connection) -> bytes:
     """Every gauge in the text format; those without a value have only their description."""
     registry = CollectorRegistry()
-    registry.register(_Measurements(await queries.measure(conn)))
+    registry.register(_Measurements(await queries.measure(conn, per_endpoint=IN_FLIGHT_PER_ENDPOINT_MAX)))
     return generate_latest(registry)
 
 

@@ -15,6 +15,7 @@ from zembil.accounts.queries import list_accounts
 from zembil.db.grouped import GroupedWriter
 from zembil.db.pool import Connection, Database, LockNotAvailable, UniqueViolation, transaction
 from zembil.errors import (
+    ApiError,
     IdempotencyInProgress,
     InvalidState,
     RateLimitExceeded,
@@ -360,7 +361,7 @@ async def replace_charge(
     """End a charge whose prompt its rail has taken back and begin another like it, for whoever looks at one moment.
 
     Raises InvalidState if the customer confirmed, or the charge ended, meanwhile; then nothing changes. If only the new
-    charge is refused, the old one has ended: raises InvalidState, RateLimitExceeded.
+    charge cannot be, the old one has ended: raises InvalidState, RateLimitExceeded, ServiceUnavailable.
     """
     async with transaction(db) as conn:
         payment = await queries.lock_payment(conn, account.id, charge.payment_id)
@@ -372,9 +373,12 @@ async def replace_charge(
             raise InvalidState("The customer has confirmed already; wait until the charge has ended.")
         await _write(conn, account, change, was=payment, public_url=public_url, at=at)
         try:
-            return await _begin(conn, account, change.payment, rail, phone=charge.phone, pushed=False, at=at)
+            async with conn.transaction():
+                return await _begin(conn, account, change.payment, rail, phone=charge.phone, pushed=False, at=at)
         except (InvalidState, RateLimitExceeded) as error:
-            refused = error
+            refused: ApiError = error
+        except LockNotAvailable:  # somebody else has kept this phone to himself for long
+            refused = ServiceUnavailable()
     raise refused
 
 
