@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from html import unescape
 from urllib.parse import urlencode, urlsplit
 
@@ -14,6 +15,7 @@ import httpx2
 import pytest
 
 from tests.support.dashboard import (
+    OPERATOR,
     PASSWORD,
     SECOND_STEP,
     User,
@@ -23,12 +25,15 @@ from tests.support.dashboard import (
     fetch,
     form_token,
     heading,
+    in_database,
     new_link,
     new_user,
     notice,
 )
 from tests.support.gateway import Gateway, Merchant
-from zembil.accounts.model import LinkKind
+from zembil.accounts import team
+from zembil.accounts.model import LinkKind, Role
+from zembil.accounts.sign_in import token_hash
 from zembil.db.pool import connection
 
 HOME, SIGN_IN, CODE = "/dashboard/sandbox", "/dashboard/sign-in", "/dashboard/code"
@@ -293,26 +298,89 @@ async def test_a_code_that_was_on_its_way_opens_nothing_after_the_password_was_c
     assert (await asyncio.to_thread(there.get, HOME)).status_code == 401
 
 
-def test_a_form_that_was_on_its_way_when_its_session_ended_does_nothing(
-    arrives: Callable[[User], Visitor], user: User
-) -> None:
-    here, stolen = arrives(user), arrives(user)
-    token = form_token(stolen.get(ACCOUNT))
-    body = urlencode({"form_token": token, "name": "Mallory", "email": user.email}).encode()
-    address = urlsplit(str(here.client.base_url))
+def sent_slowly(
+    gateway: Gateway, visitor: Visitor, action: str, fields: dict[str, str], *, meanwhile: Callable[[], object]
+) -> bytes:
+    """Send a form but for its end; do something once its session was looked up; send the end. Answers the answer."""
+    moved = """
+        UPDATE sessions SET seen_at = now() - interval '2 minutes' WHERE token_hash = $1 RETURNING seen_at
+    """
+    is_seen = "SELECT 1 FROM sessions WHERE token_hash = $1 AND seen_at > $2"
+    token = form_token(visitor.opens(ACCOUNT))
+    body = urlencode({"form_token": token, **fields}).encode()
+    address = urlsplit(str(visitor.client.base_url))
     head = (
-        f"POST {ACCOUNT}/name HTTP/1.1\r\nHost: {address.netloc}\r\nCookie: zembil-session={stolen.token}\r\n"
+        f"POST {action} HTTP/1.1\r\nHost: {address.netloc}\r\nCookie: zembil-session={visitor.token}\r\n"
         f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
+    ((then,),) = fetch(gateway, moved, token_hash(visitor.token))
     with socket.create_connection((address.hostname or "", address.port or 0), timeout=20) as slow:
         slow.sendall(head.encode() + body[:-5])
-        time.sleep(0.3)  # the session was looked up by now
-        assert changes_password(here).status_code == 303
+        deadline = time.monotonic() + 10
+        while not fetch(gateway, is_seen, token_hash(visitor.token), then):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        meanwhile()
         slow.sendall(body[-5:])
-        answer = b"".join(iter(lambda: slow.recv(65536), b""))
+        return b"".join(iter(lambda: slow.recv(65536), b""))
+
+
+def test_a_form_that_was_on_its_way_when_its_session_ended_does_nothing(
+    gateway: Gateway, arrives: Callable[[User], Visitor], user: User
+) -> None:
+    here, stolen = arrives(user), arrives(user)
+
+    def ends() -> None:
+        assert changes_password(here).status_code == 303
+
+    fields = {"name": "Mallory", "email": user.email}
+    answer = sent_slowly(gateway, stolen, f"{ACCOUNT}/name", fields, meanwhile=ends)
     assert b" 403 " in answer.split(b"\r\n")[0]
     assert b"You were signed out meanwhile." in answer
     assert "Mallory" not in here.get(ACCOUNT).text
+
+
+@pytest.mark.parametrize(
+    ("environment", "change", "said"),
+    [
+        ("sandbox", "role", b"Your role here is read-only"),
+        ("sandbox", "second step on", b"The second step was set up meanwhile."),
+        ("live", "second step off", b"Live pages need the second step"),
+    ],
+)
+def test_a_form_that_was_on_its_way_does_what_its_sender_may_do_when_it_is_there(
+    gateway: Gateway,
+    arrives: Callable[[User], Visitor],
+    user: User,
+    auditor: Visitor,
+    environment: str,
+    change: str,
+    said: bytes,
+) -> None:
+    here, other = arrives(user), arrives(user)
+    if environment == "live":
+        assert here.sets_up_second_step().status_code == 303
+
+    def changes() -> None:
+        if change == "role":
+            at, merchant_id = datetime.now(UTC), user.merchant_id
+            role = Role.READ_ONLY
+            in_database(gateway, lambda db: team.change_role(db, merchant_id, user.id, role, by=OPERATOR, at=at))
+        elif change == "second step on":
+            assert other.sets_up_second_step().status_code == 303
+        else:
+            assert here.sends(ACCOUNT, f"{ACCOUNT}/second-step/remove", code=here.code()).status_code == 303
+
+    action = f"/dashboard/{environment}/settings/api-keys/new"
+    fields = {"role": "admin", "expires_at": ""}
+    first = here.sends(ACCOUNT, action, name=f"At once {user.id}", **fields)
+    assert first.status_code == 303  # such a form makes a key
+    answer = sent_slowly(gateway, here, action, {**fields, "name": f"Later {user.id}"}, meanwhile=changes)
+    assert b" 403 " in answer.split(b"\r\n")[0]
+    assert said in answer
+    made = fetch(gateway, "SELECT name FROM api_keys WHERE name LIKE '%' || $1", str(user.id))
+    assert [row["name"] for row in made] == [f"At once {user.id}"]
+    assert told(auditor, "user.role_changed" if change == "role" else f"user.{change.replace(' ', '_')}")
 
 
 # A flood at the door
