@@ -311,7 +311,7 @@ class Doorkeeper:
         """The page for a request that cannot be answered: why in words, and the way on."""
         status, headers = (error.status, error.headers) if isinstance(error, ApiError) else (500, ())
         faults = error.details if isinstance(error, ApiError) else ()
-        message = error.message if isinstance(error, ApiError) else ""
+        message = error.message if isinstance(error, ApiError) and not error.is_general else ""
         context = {"status": status, "message": message, "faults": faults}
         if visit is not None:
             return self._page(visit, Page("refused.html", context, status), headers)
