@@ -46,6 +46,7 @@ class ApiError(ZembilError):
 
     status: ClassVar[int]
     code: str
+    is_general: bool = False  # its message says no more than its code: a page has better words for it
 
     def __init__(
         self, message: str, *, details: tuple[Fault, ...] = (), headers: tuple[tuple[str, str], ...] = ()
@@ -88,8 +89,9 @@ class SelfApprovalForbidden(PermissionDenied):
 class ResourceNotFound(ApiError):
     status, code = 404, "resource_not_found"
 
-    def __init__(self, message: str = "The requested resource does not exist.") -> None:
-        super().__init__(message)
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message or "The requested resource does not exist.")
+        self.is_general = not message
 
 
 class MethodNotAllowed(ApiError):
@@ -170,8 +172,9 @@ class ProviderUnavailable(ApiError):
 class ServiceUnavailable(ApiError):
     status, code = 503, "service_unavailable"
 
-    def __init__(self, message: str = "Zembil cannot answer just now; try again.") -> None:
-        super().__init__(message, headers=(("Retry-After", "1"),))
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message or "Zembil cannot answer just now; try again.", headers=(("Retry-After", "1"),))
+        self.is_general = not message
 
 
 class ConfigurationError(ZembilError):

@@ -206,6 +206,11 @@ class Session:
     expires_at: datetime
 
     @property
+    def needs_code(self) -> bool:
+        """Whether it opens nothing without a code; also if it began before the second step was set up."""
+        return self.awaits_code or (self.user.has_second_step and not self.has_second_step)
+
+    @property
     def totp_binding(self) -> str:
         """What a secret that waits here to be confirmed is sealed with: no other session confirms it."""
         return f"sessions.proposed_totp|{self.id}|{self.user.id}"

@@ -1,7 +1,7 @@
 """How people come in, and go: sign-in in two steps, sessions, links that work once, passwords.
 
 A try to sign in counts as failed until it has succeeded, so that trying many at once gains nothing. An e-mail that
-nobody has is treated exactly as one that somebody has.
+nobody has is treated as one that somebody has; only a lock-out is then written to no audit log.
 """
 
 import hashlib

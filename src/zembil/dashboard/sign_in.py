@@ -12,7 +12,7 @@ from zembil.accounts.model import LinkKind, Session, User
 from zembil.accounts.passwords import Passwords
 from zembil.dashboard.forms import Form
 from zembil.dashboard.visits import CODE_PATH, ROOT, SIGN_IN_PATH, Doorkeeper, Notice, our_path
-from zembil.errors import RateLimitExceeded, ResourceNotFound
+from zembil.errors import RateLimitExceeded, ResourceNotFound, ServiceUnavailable
 from zembil.web.fields import check_email
 
 _EMAIL_MAX = 254
@@ -56,7 +56,7 @@ class SignInPages:
             token = await sign_in.sign_in(
                 self.door.db, self.hasher, email, form.raw("password"), visitor, at=self.door.clock.now()
             )
-        except RateLimitExceeded as error:
+        except (RateLimitExceeded, ServiceUnavailable) as error:
             form.fail("email", error.message)
             return self.door.sign_in_page(request, form, status=error.status, headers=error.headers)
         if token is None:

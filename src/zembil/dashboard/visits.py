@@ -228,16 +228,12 @@ class Doorkeeper:
             return self.sign_in_page(request, Form(), status=401)
         if session.awaits_code:
             return RedirectResponse(CODE_PATH, status_code=303, headers=PAGE_HEADERS)
-        if session.user.has_second_step and not session.has_second_step:
+        if session.needs_code:
             # It began before the second step was set up. The team, for one, is the same in both environments: whoever
             # could invite an admin from the sandbox would come into live by that.
             on = f"{CODE_PATH}?next={quote(request.url.path)}" if route.method == "GET" else CODE_PATH
             return RedirectResponse(on, status_code=303, headers=PAGE_HEADERS)
-        async with reading(self.db) as conn:
-            account = await find_account_of(conn, session.user.merchant_id, livemode=livemode)
-        if account is None:
-            raise ResourceNotFound
-        visit = Visit(request, session, account, self.visitor(request), self.clock.now())
+        visit = await self._visit(request, session, livemode=livemode)
         try:
             return self._response(visit, await self._handled(route, visit))
         except ApiError as error:
@@ -246,23 +242,34 @@ class Doorkeeper:
             log.exception("page.failed", path=request.url.path, exc_info=error)
             return self.refused(request, error, visit)
 
+    async def _visit(self, request: Request, session: Session, *, livemode: bool) -> Visit:
+        async with reading(self.db) as conn:
+            account = await find_account_of(conn, session.user.merchant_id, livemode=livemode)
+        if account is None:
+            raise ResourceNotFound
+        return Visit(request, session, account, self.visitor(request), self.clock.now())
+
     async def _handled(self, route: Route, visit: Visit) -> Answer:
-        if visit.livemode and not visit.session.has_second_step and not route.is_before_second_step:
-            if route.method != "GET":
-                raise PermissionDenied("Live pages need the second step; sign in with a code first.")
+        if route.method == "GET" and _lacks_second_step(route, visit):
             return GoTo(SECOND_STEP_PATH, Notice("Live pages show real money. Set up the second step first."))
-        if not visit.may(route.permission):
-            role = visit.role.value.replace("_", "-")
-            raise PermissionDenied(f"Your role here is {role}, which may not {route.permission.value}.")
+        _demand_admission(route, visit)
         if route.method != "GET":
             fields = await own_fields(
                 visit.request, self.settings.secret_key, self._token(visit.request), public_url=self.settings.public_url
             )
-            # A form may be on its way for a while: whoever is signed out meanwhile does nothing with it.
-            if await self.session(visit.request) is None:
-                raise PermissionDenied("You were signed out meanwhile. Sign in again and repeat.")
-            visit = replace(visit, form=Form(fields))
+            # A form may be on its way for a while: what its sender may do is what it is now, not what it was then.
+            visit = replace(await self._anew(visit), form=Form(fields))
+            _demand_admission(route, visit)
         return await route.handler(visit)
+
+    async def _anew(self, visit: Visit) -> Visit:
+        """The same request, of the same session as it is now. Raises PermissionDenied if that opens nothing."""
+        session = await self.session(visit.request)
+        if session is None:
+            raise PermissionDenied("You were signed out meanwhile. Sign in again and repeat.")
+        if session.needs_code:
+            raise PermissionDenied("The second step was set up meanwhile. Sign in with a code and repeat.")
+        return await self._visit(visit.request, session, livemode=visit.livemode)
 
     def _response(self, visit: Visit, answer: Answer) -> Response:
         if isinstance(answer, GoTo):
@@ -304,7 +311,7 @@ class Doorkeeper:
         """The page for a request that cannot be answered: why in words, and the way on."""
         status, headers = (error.status, error.headers) if isinstance(error, ApiError) else (500, ())
         faults = error.details if isinstance(error, ApiError) else ()
-        message = error.message if isinstance(error, ApiError) else ""
+        message = error.message if isinstance(error, ApiError) and not error.is_general else ""
         context = {"status": status, "message": message, "faults": faults}
         if visit is not None:
             return self._page(visit, Page("refused.html", context, status), headers)
@@ -421,6 +428,19 @@ class Doorkeeper:
             "httponly": True,
             "samesite": "lax",
         }
+
+
+def _lacks_second_step(route: Route, visit: Visit) -> bool:
+    return visit.livemode and not visit.session.has_second_step and not route.is_before_second_step
+
+
+def _demand_admission(route: Route, visit: Visit) -> None:
+    """Raises PermissionDenied unless the person may open the route, in the way in which they are signed in."""
+    if _lacks_second_step(route, visit):
+        raise PermissionDenied("Live pages need the second step; sign in with a code first.")
+    if not visit.may(route.permission):
+        role = visit.role.value.replace("_", "-")
+        raise PermissionDenied(f"Your role here is {role}, which may not {route.permission.value}.")
 
 
 def _binding(session_token: str) -> str:
