@@ -9,7 +9,8 @@ import msgspec
 from zembil.telemetry import masked
 
 KEPT_CHARACTERS_MAX = 4096
-REMOVED, API_KEY, CARD = "[removed]", "[API key]", "****"  # what stands where something was taken out
+_KEY_CHARACTERS_MAX = 255
+REMOVED, API_KEY, CARD = MARKS = "[removed]", "[API key]", "****"  # what stands where something was taken out
 NO_JSON = "bytes that are no JSON]"
 _PERSONAL = frozenset({"email", "phone", "phone_number", "name", "first_name", "last_name"})
 _OF_THEIR_OWN = "metadata"  # whatever the merchant writes there: the keys say enough
@@ -59,6 +60,16 @@ def redacted_query(query_string: bytes) -> str | None:
 def redacted_text(text: str) -> str:
     """What is no document: a path, a refusal. Nothing in it says which part is personal."""
     return _clean(_without_people(text))
+
+
+def redacted_key(key: str) -> str:
+    """An idempotency key as it is kept, and looked for."""
+    return redacted_text(key)[:_KEY_CHARACTERS_MAX]
+
+
+def is_whole(text: str) -> bool:
+    """Whether nothing was taken out of a text: keys of which something was may look alike."""
+    return not any(mark in text for mark in MARKS)
 
 
 def _clean(text: str) -> str:
