@@ -139,6 +139,7 @@ def test_the_requests_with_one_idempotency_key_stand_together_and_no_others(
     for key in ("order-1", "+251911234567-3", "order-2", "+251922334455-3", "order-1"):
         last = client.post("/payments", json=ORDER, headers={"Idempotency-Key": key})
     page_once_written(visitor, PATH, request_id(last))
+    assert request_id(refused) in visitor.get(PATH, params={"search": "k" * 300}).text  # kept cut, and found as sent
     for one, together in ((last, 2), (refused, 1)):
         page = visitor.opens(f"{PATH}?search={request_id(one)}").text
         link = re.search(r'href="([^"]+)">Every request with this idempotency key', page)
