@@ -119,10 +119,10 @@ AWKWARD = {
 def metadata_shown(page: httpx2.Response) -> dict[str, str]:
     """The two fields of metadata, as a browser sends them."""
     area = re.search(r'<textarea id="metadata"[^>]*>(.*?)</textarea>', page.text, re.DOTALL)
-    was = re.search(r'name="metadata_was" value="(.*?)"', page.text, re.DOTALL)
+    marks = re.search(r'name="metadata_shown" value="(.*?)"', page.text, re.DOTALL)
     assert area is not None
-    assert was is not None
-    sent = {"metadata": unescape(area[1]), "metadata_was": unescape(was[1])}
+    assert marks is not None
+    sent = {"metadata": unescape(area[1]), "metadata_shown": unescape(marks[1])}
     return {name: value.replace("\r\n", "\n").replace("\n", "\r\n") for name, value in sent.items()}
 
 
@@ -146,6 +146,27 @@ def test_metadata_is_changed_line_by_line(api: httpx2.Client, admin: Visitor) ->
     assert told[0]["previous_attributes"] == {"metadata": {"empty": "", "new": None, "till": "3"}}
 
 
+def test_a_customer_with_all_the_metadata_that_the_api_takes_is_edited(api: httpx2.Client, admin: Visitor) -> None:
+    longest = {f"{'ቁ' * 38}{number}": "🧺" * 300 + "ባ" * 200 for number in range(10, 60)}
+    customer = remembered(api, phone="+251911223344")
+    for first in range(0, 50, 10):
+        some = dict(list(longest.items())[first : first + 10])
+        assert api.patch(f"/customers/{customer}", json={"metadata": some}).status_code == 200
+    path = f"{CUSTOMERS}/{customer}/edit"
+    shown = metadata_shown(admin.get(path))
+    assert len(shown["metadata_shown"]) < 1000
+    changed = shown["metadata"].replace(f"{'ቁ' * 38}10 = ", f"{'ቁ' * 38}10 = ቡ", 1)
+    refused = admin.sends(path, phone="0911223344", name="Abebe", **{**shown, "metadata": changed})
+    assert "A value has at most 500 characters." in errors(refused)[0]
+    assert metadata_shown(refused) == {**shown, "metadata": changed}
+    done = admin.sends(path, phone="0911223344", name="Abebe", **shown)
+    assert done.headers["location"] == f"{CUSTOMERS}/{customer}"
+    stored = api.get(f"/customers/{customer}").json()["data"]
+    assert (stored["name"], stored["metadata"]) == ("Abebe", longest)
+    assert admin.sends(path, phone="0911223344", metadata="x" * 400_000).status_code == 413
+    assert admin.sends(CUSTOMERS, f"{path.removesuffix('edit')}erase", more="x" * 20_000).status_code == 413
+
+
 @pytest.mark.parametrize(
     ("lines", "fault"),
     [
@@ -160,13 +181,15 @@ def test_metadata_is_changed_line_by_line(api: httpx2.Client, admin: Visitor) ->
             "size = L\n" + "\n".join(f"k{number} = 1" for number in range(50)),
             "There may be at most 50 keys, old and new",
         ),
+        ("\n".join(f"k{number} = 1" for number in range(9999)), "There may be at most 50 keys."),
         ("a = \0", "“a = \0” is no key and value"),
     ],
 )
 def test_a_fault_of_metadata_stands_beside_it(api: httpx2.Client, admin: Visitor, lines: str, fault: str) -> None:
     customer = remembered(api, phone="+251911223344", metadata={"size": "L"})
     path = f"{CUSTOMERS}/{customer}/edit"
-    refused = admin.sends(path, phone="0911223344", metadata=lines, metadata_was="size = L")
+    shown = metadata_shown(admin.get(path))
+    refused = admin.sends(path, phone="0911223344", **{**shown, "metadata": lines})
     assert refused.status_code == 400
     (said,) = errors(refused)
     assert said.startswith(fault)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from html import unescape
 from typing import Any
+from urllib.parse import parse_qsl
 
 import httpx2
 import pytest
@@ -127,6 +128,24 @@ def test_an_idempotency_key_is_found_without_the_key_or_the_person_in_it(merchan
         assert given not in page
         found = visitor.get(PATH, params={"search": given})
         assert request_id(answer) in found.text
+        assert "Every request with this idempotency key" not in page
+
+
+def test_the_requests_with_one_idempotency_key_stand_together_and_no_others(
+    merchant: Merchant, visitor: Visitor
+) -> None:
+    client = merchant.client()
+    refused = client.post("/payments", json=ORDER, headers={"Idempotency-Key": "k" * 300})
+    for key in ("order-1", "+251911234567-3", "order-2", "+251922334455-3", "order-1"):
+        last = client.post("/payments", json=ORDER, headers={"Idempotency-Key": key})
+    page_once_written(visitor, PATH, request_id(last))
+    assert request_id(refused) in visitor.get(PATH, params={"search": "k" * 300}).text  # kept cut, and found as sent
+    for one, together in ((last, 2), (refused, 1)):
+        page = visitor.opens(f"{PATH}?search={request_id(one)}").text
+        link = re.search(r'href="([^"]+)">Every request with this idempotency key', page)
+        assert link is not None
+        found = re.findall(r"req_[0-9a-f]{26}", visitor.opens(unescape(link[1])).text)
+        assert (len(found), request_id(one) in found) == (together, True)
 
 
 def test_what_looks_like_a_card_number_is_masked(merchant: Merchant, visitor: Visitor) -> None:
@@ -142,15 +161,36 @@ def command_of(page: str) -> str:
     return unescape(match[1])
 
 
-def ran(command: str, key: str) -> dict[str, Any] | None:
-    """What the command is answered, run by a shell; None without curl, and then only its quoting is judged."""
-    words = shlex.split(command)
-    assert words[words.index("-H") + 1] == "Authorization: Bearer $ZEMBIL_KEY"
+def words_of(command: str) -> list[str]:
+    """The words as a shell takes them, which joins the lines first."""
+    return shlex.split(command.replace("\\\n", ""))
+
+
+def demand_asks_alike(command: str, request: httpx2.Request, body: Any) -> None:
+    """The words of a command are those for a request and its body."""
+    address = next(word for word in words_of(command) if word.startswith("http"))
+    assert not set(address) & set("[]{}")
+    again = httpx2.URL(address)
+    assert again.path == request.url.path
+    assert parse_qsl(again.query.decode(), True) == parse_qsl(request.url.query.decode(), True)
+    as_it_is = ["--path-as-is"] if "/." in address else []
+    words = ["curl", "-X", request.method, *as_it_is, address, "-H", "Authorization: Bearer $ZEMBIL_KEY"]
+    if body is None:
+        assert words_of(command) == words
+    else:
+        *others, sent = words_of(command)
+        assert others == [*words, "-H", "Content-Type: application/json", "--data-raw"]
+        assert json.loads(sent) == body
+
+
+def ran(command: str, client: httpx2.Client) -> bytes | None:
+    """What the command prints, run by a shell; None where there is no curl."""
     if shutil.which("curl") is None:
         return None
+    key = client.headers["Authorization"].removeprefix("Bearer ")
     environment = {"PATH": os.environ["PATH"], "ZEMBIL_KEY": key}
     done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, timeout=30, check=True)
-    return json.loads(done.stdout)
+    return done.stdout
 
 
 @pytest.mark.parametrize(
@@ -177,9 +217,39 @@ def test_a_request_is_copied_as_a_command_that_is_answered_alike(
     command = command_of(page)
     assert ("Idempotency-Key is left out" in page, "Idempotency-Key" in command) == (True, False)
     assert "was not kept" not in page
-    again = ran(command, client.headers["Authorization"].removeprefix("Bearer "))
+    demand_asks_alike(command, answer.request, body)
+    again = ran(command, client)
     if again is not None:
-        assert _alike(again) == _alike(answer.json())
+        assert _alike(json.loads(again)) == _alike(answer.json())
+
+
+def test_a_request_for_the_head_is_copied_without_its_body(merchant: Merchant, visitor: Visitor) -> None:
+    client = merchant.client()
+    answer = client.request("HEAD", "/payments?limit=2", json={"a": 1})
+    page = page_once_written(visitor, f"{PATH}?search={request_id(answer)}", "Send it again")
+    command, address = command_of(page), str(answer.request.url)
+    assert words_of(command) == ["curl", "--head", address, "-H", "Authorization: Bearer $ZEMBIL_KEY"]
+    again = ran(command, client)
+    if again is not None:
+        assert int(again.split()[1]) == answer.status_code
+
+
+def test_what_was_removed_of_an_address_stands_in_the_command_as_in_the_log(
+    merchant: Merchant, visitor: Visitor
+) -> None:
+    client = merchant.client()
+    key = client.headers["Authorization"].removeprefix("Bearer ")
+    query = {"phone": "+251911234567", "metadata[to]": "x", "a": key, "b": "4111 1111 1111 1111", "c": "{[1]}"}
+    answer = client.get("/payments/+251911234567", params=query)
+    page = page_once_written(visitor, f"{PATH}?search={request_id(answer)}", "Send it again")
+    words = words_of(command_of(page))
+    assert words[:4] == ["curl", "-X", "GET", "--globoff"]
+    assert words[4].endswith(
+        "/v1/payments/[removed]?phone=[removed]&metadata%5Bto%5D=[removed]&a=[API key]&b=****+****+****+1111"
+        "&c=%7B%5B1%5D%7D"
+    )
+    assert "put it back where [removed] or [API key] or **** stands" in page
+    assert ran(command_of(page).replace("[API key]", "1"), client) in (None, answer.content)
 
 
 def _alike(answer: dict[str, Any]) -> dict[str, Any]:

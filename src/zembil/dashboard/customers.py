@@ -1,5 +1,6 @@
 """Customers: added, found, changed and erased, each with what it paid."""
 
+import hashlib
 import uuid
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from zembil.errors import DuplicateReference, InvalidState, ResourceNotFound, Va
 from zembil.ids import Prefix
 from zembil.payments.list_queries import PaymentFilter, list_payments
 from zembil.web.cursors import taken_page
-from zembil.web.fields import check_email, check_metadata, check_phone, international
+from zembil.web.fields import METADATA_KEYS_MAX, check_email, check_metadata, check_phone, international
 from zembil.webhooks.sender import Bell
 
 PATH = "/customers"
@@ -112,9 +113,9 @@ class CustomerPages:
         form = visit.form
         for name in ("name", "email", "phone", "external_id"):
             form.values[name] = getattr(customer, name) or ""
-        form.values["metadata"] = form.values["metadata_was"] = "\n".join(
-            _line(key, value) for key, value in customer.metadata.items()
-        )
+        lines = [_line(key, value) for key, value in customer.metadata.items()]
+        form.values["metadata"] = "\n".join(lines)
+        form.values["metadata_shown"] = " ".join(map(_mark, lines))
         return self._form_page(visit)
 
     def _form_page(self, visit: Visit, *, status: int = 200) -> Page:
@@ -202,6 +203,11 @@ def _line(key: str, value: str) -> str:
     return _LINE_BREAK.join(f"{key} = {value}".splitlines())
 
 
+def _mark(line: str) -> str:
+    """By which a line is known again, without sending all of it twice."""
+    return hashlib.sha256(line.encode("utf-8", "replace")).hexdigest()[:16]
+
+
 def _lines(text: str) -> list[str]:
     return [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
 
@@ -212,12 +218,17 @@ def _metadata_change(form: Form, stored: Mapping[str, str]) -> dict[str, str | N
     A line that stands as it was shown changes nothing: not what somebody else has changed since, and not a value that
     a line cannot show exactly.
     """
-    was, now = _lines(form.raw("metadata_was")), _lines(form.raw("metadata"))
-    gone = {line for line in was if line not in now}
-    given = _read(form, [line for line in now if line not in was], {_key(line) for line in now if line in was})
+    shown, lines = set(form.raw("metadata_shown").split()), _lines(form.raw("metadata"))
+    if len(lines) > 2 * METADATA_KEYS_MAX:  # as many as may be shown, and as many in their place: no need to read on
+        form.fail("metadata", f"There may be at most {METADATA_KEYS_MAX} keys.")
+        return {}
+    marked = [(_mark(line), line) for line in lines]
+    kept = {_key(line) for mark, line in marked if mark in shown}
+    given = _read(form, [line for mark, line in marked if mark not in shown], kept)
     if (fault := next(check_metadata(given), None)) is not None:
         form.fail("metadata", f"{fault.field.removeprefix('.')}: {fault.message}" if fault.field else fault.message)
-    return {key: None for key, value in stored.items() if _line(key, value) in gone} | given
+    gone = shown - {mark for mark, _ in marked}
+    return {key: None for key, value in stored.items() if _mark(_line(key, value)) in gone} | given
 
 
 def _read(form: Form, lines: Sequence[str], taken: set[str]) -> dict[str, str | None]:

@@ -17,7 +17,7 @@ from zembil.errors import ResourceNotFound
 from zembil.ids import Prefix
 from zembil.web import request_queries
 from zembil.web.cursors import taken_page
-from zembil.web.redaction import API_KEY, CARD, KEPT_CHARACTERS_MAX, NO_JSON, REMOVED, redacted_text
+from zembil.web.redaction import API_KEY, KEPT_CHARACTERS_MAX, MARKS, NO_JSON, REMOVED, is_whole, redacted_key
 from zembil.web.request_queries import LoggedRequest
 
 PATH = "/requests"
@@ -69,10 +69,9 @@ class RequestLogPages:
         """A request id leads to its request, everything else is taken for an idempotency key or an object's id."""
         if ids.parsed_request_id(search) is not None:
             return GoTo(f"{PATH}/{search}")
-        key = redacted_text(search)  # as it was kept
         async with reading(self.door.db) as conn:
             requests = await request_queries.list_requests_with_key(
-                conn, visit.account.id, key, limit=_WITH_ONE_KEY_MAX
+                conn, visit.account.id, redacted_key(search), limit=_WITH_ONE_KEY_MAX
             ) or await request_queries.list_requests_about(conn, visit.account.id, search, limit=_WITH_ONE_KEY_MAX)
         return self._listed(visit, requests, None)
 
@@ -105,6 +104,7 @@ class RequestLogPages:
             "key_name": key.name if key else ids.shown(Prefix.KEY, request.key_id),
             "body": _indented(request.request_body),
             "refusal": _indented(request.refusal),
+            "has_whole_key": is_whole(request.idempotency_key or ""),
             "command": _command(request, self.door.settings.public_url),
             "remarks": list(_remarks(request)),
         }
@@ -125,17 +125,24 @@ def _indented(text: str | None) -> str | None:
 
 def _command(request: LoggedRequest, origin: str) -> str:
     """The request for a POSIX shell, as far as it was kept; the key is whoever's runs it."""
-    # curl takes brackets and braces of an address for a pattern, so none stand there as they are.
-    query = "?" + quote(request.query, safe="%&=+:") if request.query else ""
+    query = "?" + _quoted(request.query, safe="%&=+:") if request.query else ""
+    address = origin + _quoted(request.path) + query
     method = "--head" if request.method == "HEAD" else f"-X {shlex.quote(request.method)}"
     as_it_is = " --path-as-is" if "/." in request.path else ""
-    lines = [
-        f"curl {method}{as_it_is} {shlex.quote(origin + quote(request.path) + query)}",
-        '-H "Authorization: Bearer $ZEMBIL_KEY"',
-    ]
-    if request.request_body:
+    # curl takes brackets of an address for a pattern; only those of our marks stand there as they are.
+    literally = " --globoff" if "[" in address else ""
+    lines = [f"curl {method}{as_it_is}{literally} {shlex.quote(address)}", '-H "Authorization: Bearer $ZEMBIL_KEY"']
+    if request.request_body and request.method != "HEAD":  # with which curl sends none
         lines += ["-H 'Content-Type: application/json'", f"--data-raw {shlex.quote(request.request_body)}"]
     return " \\\n  ".join(lines)
+
+
+def _quoted(text: str, *, safe: str = "/") -> str:
+    """A part of an address, in which what was removed stands as it does in the log."""
+    text = quote(text, safe=safe + "*")
+    for mark in (REMOVED, API_KEY):
+        text = text.replace(quote(mark), mark)
+    return text
 
 
 def _remarks(request: LoggedRequest) -> Iterator[str]:
@@ -144,7 +151,7 @@ def _remarks(request: LoggedRequest) -> Iterator[str]:
         yield "The Idempotency-Key is left out: with it the repeat would be answered from the first request."
     body = request.request_body or ""
     kept = f"{request.path}{request.query}{body}"
-    if signs := [sign for sign in (REMOVED, API_KEY, CARD) if sign in kept]:
+    if signs := [sign for sign in MARKS if sign in kept]:
         yield f"What is personal or secret was not kept: put it back where {' or '.join(signs)} stands."
     if body.endswith(NO_JSON):
         yield "The body was no JSON, and is not kept."

@@ -19,14 +19,13 @@ from zembil.db.pool import Database, reading
 from zembil.errors import ServiceUnavailable
 from zembil.telemetry import log
 from zembil.web import request_queries
-from zembil.web.redaction import redacted_body, redacted_query, redacted_text
+from zembil.web.redaction import redacted_body, redacted_key, redacted_query, redacted_text
 from zembil.web.request_queries import LoggedRequest
 from zembil.web.responses import Answer
 
 _WAIT_SECONDS_MAX = 1.0
 _ROWS_MAX = 100  # few enough that writing them holds up nobody's answer
 _QUEUE_MAX = 20_000
-_KEY_CHARACTERS_MAX = 255
 # The id stands at the beginning of what our answers say of an object.
 _OBJECT_ID = re.compile(rb'"id":"([a-z]{3}_[0-9a-z]{26})"')
 _OBJECT_ID_WITHIN_BYTES = 200
@@ -120,7 +119,7 @@ def _logged(noted: _Noted) -> LoggedRequest:
         query=redacted_query(noted.scope["query_string"]),
         status=noted.answer.status,
         duration_ms=round(noted.seconds * 1000),
-        idempotency_key=None if key is None else redacted_text(key.decode("latin-1"))[:_KEY_CHARACTERS_MAX],
+        idempotency_key=None if key is None else redacted_key(key.decode("latin-1")),
         object_id=found[1].decode("ascii") if found else None,
         request_body=redacted_body(noted.body),
         refusal=redacted_text(noted.answer.body.decode("utf-8", "replace")) if refused else None,
