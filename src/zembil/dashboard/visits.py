@@ -38,7 +38,7 @@ from zembil.db.pool import Database, reading
 from zembil.errors import ApiError, PermissionDenied, ResourceNotFound
 from zembil.ids import Prefix
 from zembil.telemetry import log
-from zembil.web.html import PAGE_HEADERS, form_token, own_fields
+from zembil.web.html import FORM_BYTES_MAX, PAGE_HEADERS, form_token, own_fields
 from zembil.web.parameters import Parameters
 from zembil.web.rate_limits import address_group, client_address
 
@@ -163,6 +163,7 @@ class Route:
     permission: Permission
     environments: tuple[str, ...]
     is_before_second_step: bool
+    form_bytes_max: int = FORM_BYTES_MAX
 
 
 def page(
@@ -184,9 +185,10 @@ def action(
     *,
     environments: Sequence[str] = tuple(ENVIRONMENTS),
     is_before_second_step: bool = False,
+    form_bytes_max: int = FORM_BYTES_MAX,
 ) -> Route:
     """What a form of our own pages does; `visit.form` has its fields."""
-    return Route("POST", path, handler, permission, tuple(environments), is_before_second_step)
+    return Route("POST", path, handler, permission, tuple(environments), is_before_second_step, form_bytes_max)
 
 
 def our_path(text: str) -> str:
@@ -255,7 +257,11 @@ class Doorkeeper:
         _demand_admission(route, visit)
         if route.method != "GET":
             fields = await own_fields(
-                visit.request, self.settings.secret_key, self._token(visit.request), public_url=self.settings.public_url
+                visit.request,
+                self.settings.secret_key,
+                self._token(visit.request),
+                public_url=self.settings.public_url,
+                bytes_max=route.form_bytes_max,
             )
             # A form may be on its way for a while: what its sender may do is what it is now, not what it was then.
             visit = replace(await self._anew(visit), form=Form(fields))

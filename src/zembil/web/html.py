@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import hmac
-import re
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
@@ -13,11 +12,7 @@ from zembil.errors import BodyTooSlow, PayloadTooLarge, PermissionDenied
 from zembil.telemetry import begin_request
 from zembil.web.responses import REQUEST_ID_HEADER
 
-_FORM_BYTES_MAX = 16 * 1024
-# Who is signed in may send a customer with all the metadata that the API takes: 50 times 540 characters, of which a
-# browser makes up to twelve bytes each.
-_WITH_METADATA = re.compile(r"/dashboard/\w+/customers/(?:new|\w+/edit)")
-_FORM_WITH_METADATA_BYTES_MAX = 384 * 1024
+FORM_BYTES_MAX = 16 * 1024
 _FORM_SECONDS_MAX = 20
 _FIELDS_MAX = 100
 
@@ -51,9 +46,11 @@ async def own_form(request: Request, secret_key: bytes, page: str, *, public_url
     return dict(await own_fields(request, secret_key, page, public_url=public_url))
 
 
-async def own_fields(request: Request, secret_key: bytes, page: str, *, public_url: str) -> list[tuple[str, str]]:
+async def own_fields(
+    request: Request, secret_key: bytes, page: str, *, public_url: str, bytes_max: int = FORM_BYTES_MAX
+) -> list[tuple[str, str]]:
     """Like `own_form`, with every field as often as it was sent."""
-    fields = _fields(await _body(request))
+    fields = _fields(await _body(request, bytes_max))
     given = dict(fields).get("form_token", "")
     if not _may_be_sent_from_here(request, public_url) or not hmac.compare_digest(
         given.encode(), form_token(secret_key, page).encode()
@@ -62,9 +59,8 @@ async def own_fields(request: Request, secret_key: bytes, page: str, *, public_u
     return fields
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, bytes_max: int) -> bytes:
     body = bytearray()
-    bytes_max = _FORM_WITH_METADATA_BYTES_MAX if _WITH_METADATA.fullmatch(request.url.path) else _FORM_BYTES_MAX
     try:
         async with asyncio.timeout(_FORM_SECONDS_MAX):
             async for part in request.stream():
