@@ -283,3 +283,14 @@ def test_live_events_go_to_no_address_that_leads_inside(shop: Merchant, url: str
     body = written(valid(WEBHOOKS, url=url))
     answer = exchange(shop.origin, request("POST", "/v1/webhooks", key=shop.live["admin_key"], body=body))
     demand_a_refusal(answer, 400, "validation_error", "url")
+
+
+def test_metadata_is_written_the_same_wherever_it_is_told(gateway: Gateway, shop: Merchant) -> None:
+    api, metadata = shop.client(), {"order_id": '7001, "express": {x}', "ቡና": "2 kg", "table": "4", "a b": " , : "}
+    payment = created_and_read(shop, metadata=metadata)
+    told = '"metadata":{"a b":" , : ","table":"4","ቡና":"2 kg","order_id":"7001, \\"express\\": {x}"}'
+    assert told in api.get(f"/payments/{payment['id']}").text
+    assert api.post(f"/payments/{payment['id']}/cancel").status_code == 200
+    payment_id = parsed(Prefix.PAYMENT, payment["id"])
+    payloads = query(gateway, "SELECT payload FROM events WHERE object_id = $1", payment_id)
+    assert [told in row["payload"].decode() for row in payloads] == [True, True]

@@ -16,6 +16,7 @@ from zembil.errors import DuplicateReference, Fault, InvalidState, ResourceNotFo
 from zembil.ids import Prefix
 from zembil.webhooks.model import EventType, event_about
 from zembil.webhooks.queries import insert_events
+from zembil.wire import in_kept_order
 
 METADATA_KEYS_MAX = 50
 
@@ -52,7 +53,7 @@ async def create_customer(conn: Connection, account: Account, order: CustomerOrd
         phone=order.phone,
         name=order.name,
         external_id=order.external_id,
-        metadata=order.metadata,
+        metadata=in_kept_order(order.metadata),
         sequence=1,
         updated_at=created_at,
     )
@@ -152,7 +153,7 @@ def _merged(metadata: dict[str, str], change: dict[str, str | None] | UnsetType 
     if change is UNSET:
         return metadata
     merged: dict[str, str | None] = {} if change is None else {**metadata, **change}
-    return {key: value for key, value in merged.items() if value is not None}
+    return in_kept_order({key: value for key, value in merged.items() if value is not None})
 
 
 def _duplicate() -> DuplicateReference:

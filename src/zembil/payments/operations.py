@@ -34,7 +34,7 @@ from zembil.web.idempotency import IdempotencyKey, claimed, demand_same_request
 from zembil.web.queries import find_answer
 from zembil.webhooks.model import Event, EventType, event_about
 from zembil.webhooks.queries import insert_events
-from zembil.wire import encoded
+from zembil.wire import encoded, in_kept_order
 
 PROMPTS_MAX = 3
 PROMPTS_WINDOW = timedelta(minutes=10)
@@ -80,7 +80,7 @@ def new_payment(
         description=order.description,
         reference=order.reference,
         callback_url=order.callback_url,
-        metadata=Raw(encoded(order.metadata)) if order.metadata else None,
+        metadata=Raw(encoded(in_kept_order(order.metadata))) if order.metadata else None,
     )
     shown_payment = shown(payment, livemode=account.livemode, public_url=public_url)
     created = event_about(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from zembil import ids
 from zembil.db.pool import Columns, Connection, Record
@@ -20,6 +20,7 @@ from zembil.payments.model import (
 )
 from zembil.rails.rail import Wallet
 from zembil.webhooks.model import Event
+from zembil.wire import read_back
 
 _PAYMENT_COLUMNS = """
     p.account_id, p.id, p.amount_santim, p.expires_at, p.due_at, p.ended_at, p.customer_id, p.open_charge_id,
@@ -443,7 +444,7 @@ def _payment(row: Record) -> Payment:
         description=row["description"],
         reference=row["reference"],
         callback_url=row["callback_url"],
-        metadata=None if metadata is None else Raw(metadata.encode()),
+        metadata=None if metadata is None else read_back(metadata),
     )
 
 

@@ -25,7 +25,7 @@ from zembil.web.responses import Answer, success
 from zembil.web.routing import Call, Route
 from zembil.web.validation import must, parsed_body
 from zembil.webhooks.sender import Bell
-from zembil.wire import encoded
+from zembil.wire import encoded, in_kept_order
 
 _AMOUNT = "Give a JSON number greater than 0 with at most two decimals; without it all that is left is refunded."
 
@@ -180,7 +180,7 @@ def _order(asked: CreateRefund) -> RefundOrder:
         payment_id=payment_id,
         amount_santim=None if asked.amount is None else money.santim_of(asked.amount),
         reason=asked.reason,
-        metadata=Raw(encoded(asked.metadata)) if asked.metadata else None,
+        metadata=Raw(encoded(in_kept_order(asked.metadata))) if asked.metadata else None,
     )
 
 

@@ -3,10 +3,9 @@
 import uuid
 from datetime import datetime, timedelta
 
-from msgspec import Raw
-
 from zembil.db.pool import Connection, Record
 from zembil.refunds.model import SENT_STATES, Refund, RefundState, RefundStatus
+from zembil.wire import read_back
 
 _COLUMNS = """
     r.account_id, r.id, r.payment_id, r.charge_id, r.of_surplus, r.amount_santim, r.state, r.reason, r.metadata,
@@ -225,7 +224,7 @@ def _refund(row: Record) -> Refund:
         amount_santim=row["amount_santim"],
         state=RefundState(row["state"]),
         reason=row["reason"],
-        metadata=None if metadata is None else Raw(metadata.encode()),
+        metadata=None if metadata is None else read_back(metadata),
         failure_code=row["failure_code"],
         failure_message=row["failure_message"],
         raw_code=row["raw_code"],
