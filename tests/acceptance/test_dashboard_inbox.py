@@ -1,5 +1,6 @@
 """The inbox: a receiver in the sandbox that keeps what comes, and says why a signature differs."""
 
+import base64
 import hashlib
 import hmac
 import json
@@ -46,6 +47,19 @@ def body_of(page: str) -> bytes:
     return unescape(match[1]).encode()
 
 
+def header_of(page: str, name: str) -> str:
+    match = re.search(rf"^(?:<pre[^>]*>)?{name}: (.*)$", page, re.MULTILINE)
+    assert match is not None
+    return unescape(match[1])
+
+
+def judgement(page: str) -> str:
+    """What is said of the signature that was pasted."""
+    match = re.search(r'<p role="status" class="notice[^"]*">(.*?)</p>', page, re.DOTALL)
+    assert match is not None
+    return unescape(match[1])
+
+
 def test_an_event_arrives_in_the_inbox_and_its_signature_is_right(merchant: Merchant, visitor: Visitor) -> None:
     secret = revealed(followed(visitor, visitor.sends(INBOX, f"{INBOX}/endpoint")))
     assert merchant.client().post("/payments", json={"amount": 10, "currency": "ETB"}).status_code == 201
@@ -54,6 +68,84 @@ def test_an_event_arrives_in_the_inbox_and_its_signature_is_right(merchant: Merc
     assert "It is right" in page
     assert hmac.new(secret.encode(), body_of(page), hashlib.sha256).hexdigest() in page
     assert "webhook-id: evt_" in page
+    assert page.count("It is right") == 2
+    event_id, timestamp, standard = (header_of(page, f"webhook-{name}") for name in ("id", "timestamp", "signature"))
+    assert standard == signature.standard_signature(secret, body_of(page), event_id=event_id, timestamp=int(timestamp))
+    assert unescape(page).count(standard) == 3  # received, computed, and among the headers
+
+
+def test_the_body_is_shown_as_it_came_and_indented(visitor: Visitor) -> None:
+    def shown(body: bytes) -> str:
+        assert httpx2.post(address(visitor), content=body).status_code == 200
+        return unescape(visitor.opens(first_request(visitor)).text)
+
+    page = shown(b'{"amount":10.00,"name":"Abebe"}')
+    assert '>{"amount":10.00,"name":"Abebe"}</pre>' in page
+    assert "the bytes that were signed are those above" in page
+    assert '>{\n  "amount": 10.00,\n  "name": "Abebe"\n}</pre>' in page
+    for body in (b"no JSON", b"\xff", b"NaN", '{"a":1}'.encode("utf-16"), b"[" * 30_000 + b"]" * 30_000):
+        assert "the bytes that were signed are those above" not in shown(body)
+
+
+def test_an_inbox_with_an_endpoint_says_what_to_do_next(visitor: Visitor) -> None:
+    assert "Send every event here, then make a payment" in visitor.opens(INBOX).text
+    page = followed(visitor, visitor.sends(INBOX, f"{INBOX}/endpoint")).text
+    assert "Make a payment, or simulate an event under Settings, Webhooks." in page
+    assert "then make a payment" not in page
+
+
+def test_an_endpoint_of_another_origin_is_known_and_is_moved_here_with_its_secret(
+    gateway: Gateway, merchant: Merchant, visitor: Visitor
+) -> None:
+    secret, url = revealed(followed(visitor, visitor.sends(INBOX, f"{INBOX}/endpoint"))), address(visitor)
+    client, body = merchant.client(), b'{"a":1}'
+    assert httpx2.post(url, content=body, headers=signed(secret, body)).status_code == 200
+    (endpoint,) = client.get("/webhooks").json()["data"]["webhooks"]
+    elsewhere = url.replace(gateway.origin, "http://127.0.0.1:9")
+    assert client.patch(f"/webhooks/{endpoint['id']}", json={"url": elsewhere}).status_code == 200
+
+    page = visitor.opens(INBOX).text
+    assert "was registered at http://127.0.0.1:9, so" in page
+    assert "Move the endpoint here" in page
+    assert "Send every event here" not in page
+    assert "Right" in page
+    assert "Differs" not in page
+
+    for _ in range(2):  # pressed twice, it makes no second endpoint either
+        moved = followed(visitor, visitor.sends(INBOX, f"{INBOX}/endpoint")).text
+        assert "Every event comes here" in moved
+        assert "was registered at" not in moved
+    (after,) = client.get("/webhooks").json()["data"]["webhooks"]
+    assert (after["id"], after["url"]) == (endpoint["id"], url)
+    assert client.post("/payments", json={"amount": 10, "currency": "ETB"}).status_code == 201
+    assert "Differs" not in once_it_says(visitor, INBOX, "payment.created")
+    assert hmac.new(secret.encode(), body, hashlib.sha256).hexdigest() in unescape(
+        visitor.opens(re.findall(rf'href="({INBOX}/requests/[^"]+)"', visitor.opens(INBOX).text)[-1]).text
+    )
+
+
+def test_the_inbox_checks_a_computed_webhook_signature(merchant: Merchant, visitor: Visitor) -> None:
+    secret = revealed(followed(visitor, visitor.sends(INBOX, f"{INBOX}/endpoint")))
+    merchant.client().post("/payments", json={"amount": 10, "currency": "ETB"})
+    once_it_says(visitor, INBOX, "payment.created")
+    path = first_request(visitor)
+    page = visitor.opens(path).text
+    standard = header_of(page, "webhook-signature")
+    for given in (standard, standard.removeprefix("v1,")):
+        assert "It is right: the webhook-signature" in judgement(visitor.sends(path, signature=given).text)
+    message = f"{header_of(page, 'webhook-id')}.{header_of(page, 'webhook-timestamp')}.".encode() + body_of(page)
+    wrong = base64.b64encode(hmac.digest(secret.encode(), message, "sha256")).decode()
+    assert "Wrong key: the whole secret as text" in judgement(visitor.sends(path, signature=f"v1,{wrong}").text)
+
+
+def test_a_signature_in_the_header_of_the_other_is_not_right(visitor: Visitor) -> None:
+    secret = revealed(followed(visitor, visitor.sends(INBOX, f"{INBOX}/endpoint")))
+    body = b'{"a":1}'
+    made = signed(secret, body)
+    swapped = {"webhook-signature": made["zembil-signature"], "zembil-signature": made["webhook-signature"]}
+    assert httpx2.post(address(visitor), content=body, headers={**made, **swapped}).status_code == 200
+    assert "Differs" in visitor.opens(INBOX).text
+    assert visitor.opens(first_request(visitor)).text.count("what the other header should hold") == 2
 
 
 def test_the_inbox_says_why_what_somebody_computes_differs(merchant: Merchant, visitor: Visitor) -> None:

@@ -93,7 +93,7 @@ async def test_the_first_five_minutes_of_a_newcomer(
     await person.opens(f"{gateway.origin}/dashboard/sandbox/inbox")
     await once_it_says(person, "payment.completed")
     await follows(person, "payment.completed")
-    await expect(person.page.get_by_text("It is right")).to_be_visible()
+    await expect(person.page.get_by_text("It is right")).to_have_count(2)
     await expect(person.page.locator("pre").filter(has_text=payment["id"]).first).to_be_visible()
     if javascript:
         await demand_good_looks(person, "inbox-request")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from zembil.webhooks.diagnosis import digest, judged
+from zembil.webhooks.signature import standard_signature
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 OTHER = "whsec_" + base64.b64encode(bytes(range(32, 64))).decode()
@@ -82,8 +83,59 @@ def test_a_usual_mistake_is_found_and_named(mistake: str) -> None:
     assert words in said
 
 
+def standard(key: bytes | str, message: bytes | str) -> str:
+    return "v1," + base64.b64encode(hmac.digest(_bytes(key), _bytes(message), "sha256")).decode()
+
+
+KEY, BEFORE = bytes(range(32)), b"evt_1.1763710000."
+RIGHT = standard_signature(SECRET, BODY, event_id="evt_1", timestamp=1763710000)
+
+
+@pytest.mark.parametrize("text", ["{}", " {} ", "v1,AAAA {}", "webhook-signature: {}"])
+@pytest.mark.parametrize("start", [0, len("v1,")])
+def test_the_right_webhook_signature_is_right_with_and_without_its_version(text: str, start: int) -> None:
+    assert told(text.format(RIGHT[start:]))[0] is True
+
+
+STANDARD_MISTAKES: dict[str, tuple[Callable[[], str], str]] = {
+    "the whole secret as text": (lambda: standard(SECRET, BEFORE + BODY), "Wrong key: the whole secret as text"),
+    "the secret as text": (lambda: standard(SECRET[6:], BEFORE + BODY), "Wrong key: the secret without whsec_ as text"),
+    "the body alone": (lambda: standard(KEY, BODY), "Id and time were left out"),
+    "no id": (lambda: standard(KEY, b"1763710000." + BODY), "The id was left out"),
+    "no time": (lambda: standard(KEY, b"evt_1." + BODY), "The time was left out"),
+    "another order": (lambda: standard(KEY, b"1763710000.evt_1." + BODY), "The time stands before the id"),
+    "no dots": (lambda: standard(KEY, b"evt_11763710000" + BODY), "The dots were left out"),
+    "Python's JSON": (lambda: standard(KEY, BEFORE + rewritten().encode()), "as Python does"),
+    "a trailing newline": (lambda: standard(KEY, BEFORE + BODY + b"\n"), "A trailing line break was added"),
+    "another endpoint's secret": (
+        lambda: standard(bytes(range(32, 64)), BEFORE + BODY),
+        "the secret of another endpoint, The old shop",
+    ),
+    "hexadecimal": (lambda: "v1," + made(KEY, BEFORE + BODY), "Hexadecimal"),
+    "hexadecimal alone": (lambda: made(KEY, BEFORE + BODY), "Hexadecimal"),
+    "no padding": (lambda: RIGHT.rstrip("="), "Another base64"),
+    "two at once": (lambda: standard(SECRET, BODY), "Wrong key: the whole secret as text. The key of the"),
+}
+
+
+@pytest.mark.parametrize("mistake", STANDARD_MISTAKES)
+def test_a_usual_mistake_with_the_webhook_signature_is_found_and_named(mistake: str) -> None:
+    sign, words = STANDARD_MISTAKES[mistake]
+    is_right, said = told(sign())
+    assert not is_right
+    assert words in said
+
+
+def test_a_webhook_signature_is_not_judged_without_id_and_time() -> None:
+    verdict = judged(RIGHT, BODY, secrets=[SECRET], other_secrets=[])
+    assert not verdict.is_right
+    assert "webhook-id and webhook-timestamp" in verdict.words
+
+
 def test_what_nothing_explains_is_not_explained() -> None:
     assert "Nothing that is usually done" in told("0" * 64)[1]
+    assert "Nothing that is usually done" in told("t=1763710000,v1=" + "0" * 64)[1]
+    assert "Nothing that is usually done" in told("v1," + "A" * 43 + "=")[1]
     assert "has not the form" in told("hello ☕")[1]
     assert "has not the form" in told("")[1]
 

@@ -2,12 +2,15 @@
 
 import asyncio
 import hmac
+import json
 import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from urllib.parse import urlsplit
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route as HttpRoute
@@ -36,6 +39,7 @@ _NOT_KEPT = frozenset({"authorization", "cookie"})
 # it takes more than three minutes to push everything else out of an inbox.
 _OF_AN_ADDRESS_MAX, _OF_STRANGERS_MAX = 20, 30
 _SIGNATURES_MAX = 2  # while a secret is being rotated
+_STANDARD_HEADER = "webhook-signature"
 _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 _SIGNED_WITHIN = timedelta(minutes=5)
 
@@ -125,7 +129,8 @@ class InboxPages:
         known = await self._secrets(visit, address)
         context = {
             "address": address,
-            "has_endpoint": bool(known.own),
+            "endpoint": known.endpoint_at(address),
+            "moved_from": None if known.endpoint_at(address) or not known.own else _origin(known.own[0][0].url),
             "kept": KEPT,
             "requests": await asyncio.to_thread(self._rows, requests, known),
         }
@@ -135,20 +140,25 @@ class InboxPages:
         self, requests: Sequence[InboxRequest], known: "_Secrets"
     ) -> Sequence[tuple[str, InboxRequest, str, bool | None]]:
         """The requests with whether their signature is right; None if none came, or nothing is known to judge it by."""
+        return [(str(request.id), request, _kind(request), self._is_right(request, known)) for request in requests]
+
+    def _is_right(self, request: InboxRequest, known: "_Secrets") -> bool | None:
+        """Whether every signature that came is right, of the two that there may be."""
         own = [secret for _, secret in known.own]
-        return [
-            (str(request.id), request, _kind(request), diagnosis.is_right(given, request.body, own))
-            if (given := request.header(self._signature_header)) and (known.own or known.others)
-            else (str(request.id), request, _kind(request), None)
-            for request in requests
-        ]
+        came = [name for name in (self._signature_header, _STANDARD_HEADER) if request.header(name)]
+        return all(_is_right(name, request, own) for name in came) if came and known.own + known.others else None
 
     async def register(self, visit: Visit) -> Answer:
+        """Let every event come here; an endpoint that leads to where this inbox was before is moved."""
+        address = await self._address(visit)
+        known = await self._secrets(visit, address)
+        if known.own:
+            return await self._move(visit, known.endpoint_at(address) or known.own[0][0], address)
         async with transaction(self.door.db) as conn:
             endpoint, secret = await operations.register_endpoint(
                 conn,
                 visit.principal,
-                url=await self._address(visit),
+                url=address,
                 events=(EVERY_TYPE,),
                 description="The inbox",
                 secret_key=self.door.settings.secret_key,
@@ -157,6 +167,13 @@ class InboxPages:
             )
         text = f"Every event comes here from now on, by the endpoint {ids.shown(Prefix.ENDPOINT, endpoint.id)}."
         return GoTo(PATH, Notice(text, secret_name="Signing secret", secret=secret))  # noqa: S106
+
+    async def _move(self, visit: Visit, endpoint: Endpoint, address: str) -> Answer:
+        change = operations.EndpointChange(url=address)
+        async with transaction(self.door.db) as conn:
+            await operations.change_endpoint(conn, visit.principal, endpoint.id, change, at=visit.at)
+        shown = ids.shown(Prefix.ENDPOINT, endpoint.id)
+        return GoTo(PATH, Notice(f"The endpoint {shown} sends here. Its secret is the one that it had."))
 
     async def clear(self, visit: Visit) -> Answer:
         async with transaction(self.door.db) as conn:
@@ -177,10 +194,11 @@ class InboxPages:
             "request": request,
             "kind": _kind(request),
             "body": request.body.decode("utf-8", "replace").replace("\0", "�"),
-            "received": request.header(self._signature_header),
-            "signature_header": self._signature_header,
-            "expected": [(_named(endpoint), diagnosis.digest(secret, request.body)) for endpoint, secret in known.own],
-            "verdict": await self._verdict(request, known),
+            "indented": _indented(request.body),
+            "signatures": [
+                (name, request.header(name), await self._verdict(name, request, known), _expected(name, request, known))
+                for name in (self._signature_header, _STANDARD_HEADER)
+            ],
             "computed": computed,
             "verdict_of_computed": await asyncio.to_thread(_judged, computed, request, known) if computed else None,
         }
@@ -190,12 +208,16 @@ class InboxPages:
     def _signature_header(self) -> str:
         return f"{self.door.settings.service_name}-signature"
 
-    async def _verdict(self, request: InboxRequest, known: "_Secrets") -> Verdict | None:
-        """Of the signature that came; None if none came, or nothing is known to judge it by."""
-        received = request.header(self._signature_header)
+    async def _verdict(self, name: str, request: InboxRequest, known: "_Secrets") -> Verdict | None:
+        """Of the signature that came in this header; None if none came, or nothing is known to judge it by."""
+        received = request.header(name)
         if not received or not (known.own or known.others):
             return None
-        return await asyncio.to_thread(_judged, received, request, known)  # trying all that may be wrong takes a while
+        # In a thread: trying all that may be wrong takes a while.
+        verdict = await asyncio.to_thread(_judged, received, request, known)
+        if verdict.is_right and not _is_right(name, request, [secret for _, secret in known.own]):
+            return Verdict(False, "It is what the other header should hold.")
+        return verdict
 
     async def _address(self, visit: Visit) -> str:
         async with transaction(self.door.db) as conn:
@@ -205,9 +227,9 @@ class InboxPages:
     async def _secrets(self, visit: Visit, address: str) -> "_Secrets":
         """What the account's endpoints sign with: those that lead here, and the others."""
         opened = await self._opened(visit.account.id)
-        return _Secrets(
-            [pair for pair in opened if pair[0].url == address], [pair for pair in opened if pair[0].url != address]
-        )
+        path = urlsplit(address).path  # at whatever origin: a restart on another port makes them no strangers
+        own = [pair for pair in opened if urlsplit(pair[0].url).path == path]
+        return _Secrets(own, [pair for pair in opened if pair not in own])
 
     async def _opened(self, account_id: int) -> Sequence[tuple[Endpoint, str]]:
         """The account's endpoints, each with every secret that it signs with."""
@@ -248,6 +270,38 @@ class _Secrets:
     own: list[tuple[Endpoint, str]]  # of the endpoints that lead here
     others: list[tuple[Endpoint, str]]
 
+    def endpoint_at(self, address: str) -> Endpoint | None:
+        return next((endpoint for endpoint, _ in self.own if endpoint.url == address), None)
+
+
+def _is_right(name: str, request: InboxRequest, own: list[str]) -> bool:
+    """Whether the signature in a header is the one that belongs there."""
+    if name != _STANDARD_HEADER:
+        return diagnosis.is_right(request.header(name), request.body, own)
+    return diagnosis.is_standard_right(
+        request.header(name),
+        request.body,
+        own,
+        event_id=request.header("webhook-id"),
+        timestamp=request.header("webhook-timestamp"),
+    )
+
+
+def _expected(name: str, request: InboxRequest, known: _Secrets) -> list[tuple[str, str]]:
+    """What the secret of each endpoint that leads here gives for a header, beside the name of the endpoint."""
+    if name != _STANDARD_HEADER:
+        return [(_named(endpoint), f"v1={diagnosis.digest(secret, request.body)}") for endpoint, secret in known.own]
+    event_id, timestamp = request.header("webhook-id"), request.header("webhook-timestamp")
+    if not event_id or not timestamp:
+        return []
+    return [
+        (
+            _named(endpoint),
+            f"v1,{diagnosis.standard_digest(secret, request.body, event_id=event_id, timestamp=timestamp)}",
+        )
+        for endpoint, secret in known.own
+    ]
+
 
 def _judged(given: str, request: InboxRequest, known: _Secrets) -> Verdict:
     return diagnosis.judged(
@@ -262,6 +316,19 @@ def _judged(given: str, request: InboxRequest, known: _Secrets) -> Verdict:
 
 def _named(endpoint: Endpoint) -> str:
     return endpoint.description or endpoint.url
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _indented(body: bytes) -> str | None:
+    """The body for reading, its numbers as they came; None if it is no JSON, or too deep to be one of ours."""
+    try:
+        return msgspec.json.format(body, indent=2).decode() if diagnosis.is_shallow(json.loads(body)) else None
+    except (ValueError, RecursionError, msgspec.DecodeError):
+        return None  # Python reads more than JSON: NaN, UTF-16
 
 
 def _kind(request: InboxRequest) -> str:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 _V1 = re.compile(r"\bv1=([^,\s]+)")
-_HEX = re.compile(r"[0-9a-fA-F]+")
+_HEX = re.compile(r"[0-9a-fA-F]{64}")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{43}=?")  # of 32 bytes
+_STANDARD_MAX = 4  # of Standard Webhooks in one header; we send two at most
 # Deeper than any event of ours. Written with an indent, a body takes as much again for each level.
 _LEVELS_MAX = 16
 
@@ -39,6 +41,31 @@ def _digest_in(signature: str) -> str:
     return (match[1] if match else signature).strip()
 
 
+def standard_digest(secret: str, body: bytes, *, event_id: str, timestamp: str) -> str:
+    """What Standard Webhooks asks for after `v1,`, with id and time as they stand in the headers."""
+    return base64.b64encode(hmac.digest(_decoded_key(secret), _before(event_id, timestamp) + body, "sha256")).decode()
+
+
+def is_standard_right(signature: str, body: bytes, secrets: list[str], *, event_id: str, timestamp: str) -> bool:
+    """Whether one of Standard Webhooks, with or without its `v1,`, is that of a request with one of the secrets."""
+    if not event_id or not timestamp:
+        return False
+    made = [standard_digest(secret, body, event_id=event_id, timestamp=timestamp).encode() for secret in secrets]
+    return any(hmac.compare_digest(given.encode(), one) for given in _standard_in(signature) for one in made)
+
+
+def _standard_in(signature: str) -> list[str]:
+    return [one for text in signature.split() if (one := text.removeprefix("v1,"))][:_STANDARD_MAX]
+
+
+def _decoded_key(secret: str) -> bytes:
+    return base64.b64decode(secret.removeprefix("whsec_"))
+
+
+def _before(event_id: str, timestamp: str) -> bytes:
+    return f"{event_id}.{timestamp}.".encode("utf-8", "replace")
+
+
 def judged(
     signature: str,
     body: bytes,
@@ -50,20 +77,35 @@ def judged(
 ) -> Verdict:
     """What a signature is, the whole header or its digest alone, of a body that was sent with one of `secrets`.
 
-    `other_secrets` are those of other endpoints, each with the name of its endpoint.
+    It may be the contract's or that of Standard Webhooks. `other_secrets` are those of other endpoints, each with the
+    name of its endpoint.
     """
     given = _digest_in(signature)
     if is_right(signature, body, secrets):
         return Verdict(True, "It is right: HMAC-SHA256 of the body as it came, with the secret of the endpoint.")
+    if is_standard_right(signature, body, secrets, event_id=event_id, timestamp=timestamp):
+        return Verdict(True, "It is right: the webhook-signature, made with the decoded secret over id.timestamp.body.")
     for name, secret in other_secrets:
         if _is(given, secret.encode(), body):
             return Verdict(False, f"Wrong secret: it was made with the secret of another endpoint, {name}.")
-    others = list(_other_bodies(body, event_id=event_id, timestamp=timestamp))
+    rewritten = list(_rewritten(body))
+    others = [*_with_too_much(body, event_id=event_id, timestamp=timestamp), *rewritten]
     for secret in secrets:
         for words in _mistakes(given, body, secret, others):
             return Verdict(False, words)
-    if not _HEX.fullmatch(given) or len(given) != 64:
-        return Verdict(False, "It has not the form of a digest: 64 hexadecimal characters in lower case.")
+    forms = dict(form for one in _standard_in(given) for form in _decoded(one))
+    if not forms:
+        return Verdict(
+            False,
+            "It has not the form of a digest: 64 hexadecimal characters in lower case, or for the webhook-signature "
+            "v1, and 44 characters of base64.",
+        )
+    if not event_id or not timestamp:
+        if not _HEX.fullmatch(given):
+            return Verdict(False, "A webhook-signature covers webhook-id and webhook-timestamp: the request lacks one.")
+    else:
+        for words in _standard_mistakes(forms, body, secrets, other_secrets, rewritten, event_id, timestamp):
+            return Verdict(False, words)
     return Verdict(
         False,
         "Nothing that is usually done gives this one. Most likely the secret is another: each endpoint has its own, "
@@ -93,6 +135,70 @@ def _mistakes(given: str, body: bytes, secret: str, others: list[tuple[str, byte
         yield "No HMAC: it is the SHA-256 of secret and body one after the other; take HMAC-SHA256."
 
 
+def _decoded(given: str) -> Iterator[tuple[bytes, str]]:
+    """The bytes of a digest, and what is wrong about writing a webhook-signature so; nothing if it is no digest."""
+    if _HEX.fullmatch(given):
+        yield bytes.fromhex(given), "Hexadecimal: the webhook-signature is written in base64."
+    elif _BASE64.fullmatch(given):
+        decoded = base64.urlsafe_b64decode(given.rstrip("=").replace("+", "-").replace("/", "_") + "=")
+        is_usual = base64.b64encode(decoded).decode() == given
+        yield decoded, "" if is_usual else "Another base64: it is written with + and /, and with = at its end."
+
+
+def _standard_mistakes(
+    forms: dict[bytes, str],
+    body: bytes,
+    secrets: list[str],
+    other_secrets: list[tuple[str, str]],
+    rewritten: list[tuple[str, bytes]],
+    event_id: str,
+    timestamp: str,
+) -> Iterator[str]:
+    """What was done instead, for each usual mistake with Standard Webhooks; key, message and form may all be wrong."""
+    before = _before(event_id, timestamp)
+    tried = [
+        *(
+            (f"{about_key} {about_message}", key, message)
+            for secret in secrets
+            for about_key, key in _standard_keys(secret)
+            for about_message, message in _standard_messages(body, event_id, timestamp)
+        ),
+        *((words, _decoded_key(secret), before + other) for secret in secrets for words, other in rewritten),
+        *(
+            (
+                f"Wrong secret: it was made with the secret of another endpoint, {name}.",
+                _decoded_key(secret),
+                before + body,
+            )
+            for name, secret in other_secrets
+        ),
+    ]
+    for words, key, message in tried:
+        about_form = forms.get(hmac.digest(key, message, "sha256"))
+        if about_form is not None:
+            yield " ".join(f"{about_form} {words}".split())
+
+
+def _standard_keys(secret: str) -> Iterator[tuple[str, bytes]]:
+    yield "", _decoded_key(secret)
+    right = "The key of the webhook-signature is the bytes that the part after whsec_ is the base64 of."
+    yield f"Wrong key: the whole secret as text. {right}", secret.encode()
+    yield f"Wrong key: the secret without whsec_ as text. {right}", secret.removeprefix("whsec_").encode()
+
+
+def _standard_messages(body: bytes, event_id: str, timestamp: str) -> Iterator[tuple[str, bytes]]:
+    right = "Sign webhook-id, webhook-timestamp and body, with a dot after each of the first two."
+    yield "", _before(event_id, timestamp) + body
+    for words, before in (
+        ("Id and time were left out.", ""),
+        ("The id was left out.", f"{timestamp}."),
+        ("The time was left out.", f"{event_id}."),
+        ("The time stands before the id.", f"{timestamp}.{event_id}."),
+        ("The dots were left out.", f"{event_id}{timestamp}"),
+    ):
+        yield f"{words} {right}", before.encode("utf-8", "replace") + body
+
+
 def _other_keys(secret: str) -> Iterator[tuple[str, bytes]]:
     bare = secret.removeprefix("whsec_")
     yield "the secret without whsec_", bare.encode()
@@ -103,11 +209,14 @@ def _other_keys(secret: str) -> Iterator[tuple[str, bytes]]:
     yield "the secret with a line break at its end", f"{secret}\n".encode()
 
 
-def _other_bodies(body: bytes, *, event_id: str, timestamp: str) -> Iterator[tuple[str, bytes]]:
-    """What is signed instead of the body by usual code, and how to say so."""
+def _with_too_much(body: bytes, *, event_id: str, timestamp: str) -> Iterator[tuple[str, bytes]]:
     for prefix in (f"{timestamp}.", f"{event_id}.{timestamp}."):
         words = f"Too much was signed: {prefix[:60]} stands before the body. Here the body alone is signed."
         yield words, prefix.encode("utf-8", "replace") + body
+
+
+def _rewritten(body: bytes) -> Iterator[tuple[str, bytes]]:
+    """What is signed instead of the body by usual code, and how to say so."""
     for name, end in (("line break", b"\n"), ("line break (CR LF)", b"\r\n")):
         yield f"A trailing {name} was added to the body before it was signed.", body + end
     if (stripped := body.strip()) != body:
@@ -116,13 +225,18 @@ def _other_bodies(body: bytes, *, event_id: str, timestamp: str) -> Iterator[tup
         document, as_javascript = json.loads(body), json.loads(body, parse_float=_javascript_number)
     except (ValueError, RecursionError):
         return
-    if not _is_nested_within(_LEVELS_MAX, document):
+    if not is_shallow(document):
         return
     said = "Re-serialised JSON: the body was parsed and written anew{}. Sign the bytes as they came."
     for how, value, options in _ways_to_write(document, as_javascript):
         written = json.dumps(value, **options)
         yield said.format(how), written.encode("utf-8", "replace")
         yield said.format(f"{how}, with / escaped"), written.replace("/", "\\/").encode("utf-8", "replace")
+
+
+def is_shallow(document: Any) -> bool:
+    """Whether a document is nested no deeper than an event may be, so that an indent does not blow it up."""
+    return _is_nested_within(_LEVELS_MAX, document)
 
 
 def _is_nested_within(levels: int, value: Any) -> bool:
