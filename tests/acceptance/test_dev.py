@@ -5,6 +5,7 @@ import base64
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -169,7 +170,7 @@ def test_what_it_prints_can_be_pasted_and_opened(data: Path) -> None:
         key = re.search(r"sk_test_\w+", printed)
         assert base_url
         assert key
-        command = printed[printed.index("  curl ") :].split("\n\n")[0]
+        command = printed[printed.index("  export KEY=") :].split("\n\n")[0]
         pasted = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
         assert json.loads(pasted.stdout)["data"]["amount"] == 150
         page = httpx2.get(re.findall(r"http://\S+/p/\S+", printed)[0])
@@ -374,6 +375,29 @@ def test_a_merchant_without_a_place_or_a_name_is_refused_in_a_sentence(data: Pat
     assert "There is no data in" in sentences(zembil("merchant", "create", "Almaz", "--data", str(data)))[0]
     assert "1 to 200 printable" in sentences(zembil("merchant", "create", " ", "--data", str(data)))[0]
     assert not data.exists()
+
+
+def test_a_second_merchant_of_a_name_is_made_only_when_asked_for_and_told_apart_by_its_id(
+    start: Start, data: Path
+) -> None:
+    start()
+
+    def create(*options: str) -> subprocess.CompletedProcess[str]:
+        return zembil("merchant", "create", "Almaz", *options, "--data", str(data))
+
+    first = create()
+    assert first.returncode == 0, first.stderr
+    assert sentences(create()) == ["There is a merchant of the name Almaz. With --again another one is made."]
+    printed = [first.stdout, create("--again").stdout]
+    invite = [shlex.split(text.splitlines()[-1].replace("EMAIL", "almaz@example.et"))[1:] for text in printed]
+    assert invite[0] != invite[1]
+    ids = [words[words.index("--merchant") + 1] for words in invite]
+    assert sentences(zembil("user", "invite", "almaz@example.et", "--merchant", "Almaz", "--data", str(data))) == [
+        f"There are 2 merchants of the name Almaz; give the id of one: {ids[0]}, {ids[1]}."
+    ]
+    made = zembil(*invite[1])
+    assert "/dashboard/link/" in made.stdout, made.stderr
+    assert "Almaz" in httpx2.get(made.stdout.strip()).text
 
 
 # The other commands

@@ -8,6 +8,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import httpx2
+
 from tests.support.gateway import Gateway, Merchant
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
@@ -33,8 +35,10 @@ def test_the_receiver_to_paste_prints_a_genuine_event(gateway: Gateway, merchant
         wait_until_it_listens(int(port))
         pasted(block('"amount": 150.00'), gateway, merchant)
         told = receiver.stdout.readline().decode()
+        unsigned = httpx2.post(f"http://127.0.0.1:{port}/", content=b"{}")
         receiver.kill()
     assert '"type":"payment.created"' in told
+    assert unsigned.status_code == 400
 
 
 def block(containing: str, language: str = "") -> str:

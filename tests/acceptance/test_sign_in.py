@@ -554,6 +554,8 @@ def test_a_sign_in_link_works_once_and_is_not_used_up_by_looking(
     assert first.is_signed_in()
     assert second.client.post(path, data={"form_token": token}).status_code == 404
     assert heading(second.get(path)) == "Nothing is here"
+    assert "start zembil dev again" in second.get(path).text
+    assert "You are signed in here already" in first.get(path).text
 
 
 def test_a_link_ends_with_its_time_and_with_a_newer_one(gateway: Gateway, visitor: Visitor, user: User) -> None:

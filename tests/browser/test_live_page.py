@@ -47,6 +47,16 @@ async def test_a_page_left_open_says_when_it_is_paid_from_elsewhere(merchant: Me
     assert (await person.page.title()).startswith("[Sandbox] Paid")
 
 
+async def test_what_a_screen_reader_is_told_ends_its_sentences_as_amharic_does(
+    merchant: Merchant, person: Person
+) -> None:
+    payment = new_payment(merchant)
+    await person.opens(f"{payment['payment_link']}?lang=am")
+    complete(merchant, payment)
+    await person.stands("completed")
+    await expect(person.page.locator("#live")).to_contain_text("ተከፍሏል። ")
+
+
 async def test_where_no_events_come_through_the_page_asks(merchant: Merchant, person: Person) -> None:
     async def refuse(route: Route) -> None:
         await route.fulfill(status=503)

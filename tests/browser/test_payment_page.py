@@ -343,5 +343,6 @@ async def test_a_newcomer_at_the_bare_address_is_told_where_they_are(gateway: Ga
     assert await person.opens(gateway.origin) == 200
     await person.sees("Payments by mobile money")
     await expect(person.page.get_by_text(f"{gateway.origin}/p/…")).to_be_visible()
+    await expect(person.page.get_by_role("link", name="Dashboard")).to_have_attribute("href", "/dashboard")
     await expect(person.page.get_by_text(f"{gateway.origin}/sandbox/v1", exact=True)).to_be_visible()
     await expect(person.page.get_by_text(f"{gateway.origin}/v1", exact=True)).to_be_visible()

@@ -38,9 +38,13 @@ async def list_users(conn: Connection, merchant_id: uuid.UUID) -> list[User]:
     return [_user(row) for row in rows]
 
 
-async def find_merchants(conn: Connection, name: str) -> list[uuid.UUID]:
-    """The merchants of exactly this name."""
-    rows = await conn.fetch("SELECT id FROM merchants WHERE name = $1 ORDER BY id", name)
+async def find_merchants(conn: Connection, name: str, merchant_id: uuid.UUID | None = None) -> list[uuid.UUID]:
+    """The merchants of exactly this name; with an id, the one of that id."""
+    rows = await conn.fetch(
+        "SELECT id FROM merchants WHERE CASE WHEN $2::uuid IS NULL THEN name = $1 ELSE id = $2 END ORDER BY id",
+        name,
+        merchant_id,
+    )
     return [row["id"] for row in rows]
 
 

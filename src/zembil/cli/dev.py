@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _FIRST_MERCHANT = "Merkato Coffee"
 _LOOK_SECONDS = 0.5
 _WILDCARDS = ("0.0.0.0", "::")
+_HERE_ONLY = ("127.0.0.1", "localhost", "[::1]")
+# No packet goes there: the address is set aside for documents. It only asks by which way one would leave.
+_SOMEWHERE = ("198.51.100.1", 9)
 
 
 def dev(
@@ -79,7 +82,7 @@ def dev(
             link = await _example_link(db, clock, settings, keys)
             dashboard = await _sign_in_link(db, settings, keys)
             seconds = time.monotonic() - began
-            _welcome(document, dashboard, link, local, f"PostgreSQL {postgres.version}", seconds)
+            _welcome(document, dashboard, link, local, f"PostgreSQL {postgres.version}", seconds, host)
             if not no_open and _a_person_is_here():
                 typer.launch(dashboard)
 
@@ -158,13 +161,14 @@ async def _sign_in_link(db: "Database", settings: "Settings", keys: dict[str, di
 
 
 def _welcome(
-    document: dict[str, Any], dashboard: str, link: str, local: "LocalData", database: str, seconds: float
+    document: dict[str, Any], dashboard: str, link: str, local: "LocalData", database: str, seconds: float, host: str
 ) -> None:
     """What a newcomer needs, ready to be pasted."""
     from zembil.qr import LinkCodes
 
     sandbox = document["sandbox"]
     keys_path = _short(local.keys)
+    by_phone = _reachable(host) not in _HERE_ONLY
     typer.echo(
         f"""
 Zembil is ready ({seconds:.1f} s) · {database}
@@ -172,22 +176,24 @@ Zembil is ready ({seconds:.1f} s) · {database}
   Dashboard  {dashboard}
              signs you in; valid 10 minutes, once
   API        {sandbox["base_url"]}
-  Test key   {sandbox["admin_key"]}
-  All keys   {keys_path}
+  Keys       {keys_path}
 
 Create a payment:
 
+  export KEY={sandbox["admin_key"]}
   curl -s {sandbox["base_url"]}/payments \\
-    -H 'Authorization: Bearer {sandbox["admin_key"]}' \\
-    -H 'Content-Type: application/json' \\
+    -H "Authorization: Bearer $KEY" \\
+    -H "Content-Type: application/json" \\
     -d '{{"amount": 150.00, "currency": "ETB", "description": "Coffee"}}'
 
-Pay this one, here or with your phone:
+Pay this one{", here or with your phone" if by_phone else ""}:
 
   {link}
 """
     )
-    if sys.stdout.isatty():
+    if host in _WILDCARDS and not by_phone:
+        typer.echo("No address was found at which your phone reaches this machine; name it: --host 192.168.1.5\n")
+    if sys.stdout.isatty() and by_phone:
         prefix, _, _ = link.rpartition("/")
         sys.stdout.write(LinkCodes.for_links(f"{prefix}/").terminal(link) + "\n")
     typer.echo("Stop with Ctrl-C.")
@@ -199,8 +205,11 @@ def _reachable(host: str) -> str:
 
     if host in _WILDCARDS:
         try:
-            host = socket.gethostbyname(socket.gethostname())
-        except OSError:
+            # Not the address of our own name: on Debian that is 127.0.1.1.
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                probe.connect(_SOMEWHERE)
+                host = probe.getsockname()[0]
+        except OSError:  # no network
             host = "127.0.0.1"
     return f"[{host}]" if ":" in host else host
 

@@ -31,7 +31,7 @@ def user() -> None:
 def invite(
     email: Annotated[str, typer.Argument(help="The person's e-mail address, to sign in with.")],
     *,
-    merchant: Annotated[str, typer.Option(help="The merchant's name, exactly.")],
+    merchant: Annotated[str, typer.Option(help="The merchant's name, exactly, or its id (mer_…).")],
     role: Annotated[Role, typer.Option(help="What the person may do.")] = Role.ADMIN,
     data: Data = _DATA,
 ) -> None:
@@ -41,23 +41,18 @@ def invite(
     """
     from datetime import UTC, datetime
 
-    from zembil.accounts import team, user_queries
-    from zembil.db.pool import reading
+    from zembil.accounts import team
 
     address = _email(email)
 
     async def run(db: "Database") -> str:
-        async with reading(db) as conn:
-            merchants = await user_queries.find_merchants(conn, merchant)
-        if len(merchants) != 1:
-            found = "no merchant" if not merchants else f"{len(merchants)} merchants"
-            raise ConfigurationError(f"There is {found} of the name {merchant}.")
+        merchant_id = await _the_merchant(db, merchant)
         try:
             _, token = await team.invite(
-                db, merchants[0], email=address, role=role, by=_operator(), at=datetime.now(UTC)
+                db, merchant_id, email=address, role=role, by=_operator(), at=datetime.now(UTC)
             )
         except DuplicateReference as error:
-            token = await _invited_again(db, merchants[0], address, role)
+            token = await _invited_again(db, merchant_id, address, role)
             if token is None:
                 raise ConfigurationError(error.message) from None
         return token
@@ -99,6 +94,23 @@ def reset_link(
             )
 
     typer.echo(_with_database(data, run))
+
+
+async def _the_merchant(db: "Database", named: str) -> "UUID":
+    """The one merchant of a name, or of an id."""
+    from zembil import ids
+    from zembil.accounts import user_queries
+    from zembil.db.pool import reading
+
+    merchant_id = ids.parsed(ids.Prefix.MERCHANT, named)
+    async with reading(db) as conn:
+        found = await user_queries.find_merchants(conn, named, merchant_id)
+    if not found:
+        raise ConfigurationError(f"There is no merchant of the {'name' if merchant_id is None else 'id'} {named}.")
+    if len(found) > 1:
+        shown = ", ".join(ids.shown(ids.Prefix.MERCHANT, one) for one in found)
+        raise ConfigurationError(f"There are {len(found)} merchants of the name {named}; give the id of one: {shown}.")
+    return found[0]
 
 
 async def _invited_again(db: "Database", merchant_id: "UUID", email: str, role: Role) -> str | None:

@@ -19,6 +19,13 @@ _EMAIL_MAX = 254
 _WRONG = "E-mail and password do not belong together. Check both and try again."
 _WRONG_CODE = "This code is wrong or was used before. Wait for the next one and try again."
 
+_OVER = "This link is over: it was used, a newer one was made, or its time is up."
+_IN_ALREADY = "You are signed in here already: go on to the first page."
+_NEW_LINK = (
+    "For a new one, start zembil dev again if this is your own machine; "
+    "otherwise ask an admin, or whoever runs this service (zembil user reset-link)."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class SignInPages:
@@ -148,9 +155,8 @@ class SignInPages:
         try:
             return await sign_in.open_link(self.door.db, request.path_params["token"])
         except ResourceNotFound:
-            raise ResourceNotFound(
-                "This link is over: it was used, a newer one was made, or its time is up. Ask for a new one."
-            ) from None
+            is_signed_in = await self.door.session(request) is not None
+            raise ResourceNotFound(f"{_OVER} {_IN_ALREADY if is_signed_in else _NEW_LINK}") from None
 
     def _link_page(self, request: Request, user: User, kind: LinkKind, form: Form, *, status: int = 200) -> Response:
         context = {"form": form, "kind": kind.value, "user": user, "length_min": passwords.LENGTH_MIN}

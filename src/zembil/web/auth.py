@@ -29,9 +29,9 @@ class KeyRing:
         self._forgotten = 0  # how often
         self._recording: set[asyncio.Task[None]] = set()
         self._refusal = (
-            "The API key is missing, invalid, expired or revoked, or belongs to the other environment: test keys "
-            f"(sk_test_…) work at {settings.base_url(livemode=False)}, live keys (sk_live_…) at "
-            f"{settings.base_url(livemode=True)}. Send it as `Authorization: Bearer <key>`."
+            "Send your API key: `Authorization: Bearer sk_…`. None came, or the one that came is invalid, expired or "
+            f"revoked, or belongs to the other environment: test keys (sk_test_…) work at "
+            f"{settings.base_url(livemode=False)}, live keys (sk_live_…) at {settings.base_url(livemode=True)}."
         )
 
     async def principal(self, authorization: bytes | None, *, livemode: bool) -> Principal:

@@ -27,7 +27,7 @@
     main = next
     document.title = page.title
     const heading = main.querySelector(".action h2, .action legend")
-    live.textContent = heading.textContent + ". " + (heading.nextElementSibling || heading).textContent
+    live.textContent = heading.textContent + (document.documentElement.lang === "am" ? "። " : ". ") + (heading.nextElementSibling || heading).textContent
     if (held) {
       heading.tabIndex = -1
       heading.focus()
