@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.dashboard import Visitor, new_user
 from tests.support.gateway import Gateway, Merchant
+from zembil.rails import wallets
 
 HOME = "/dashboard/sandbox"
 
@@ -61,7 +62,7 @@ def test_volume_and_success_are_those_of_the_days_on_which_payments_were_made(
     pay(merchant, 1000.50)
     pay(merchant, 20, "fail")
     pay(merchant, 30, "")
-    assert figures(visitor) == {"Came in": "1,000.50 ETB", "Payments": "3", "Success": "50 %"}
+    assert figures(visitor) == {"Came in": "1,000.50 ETB", "Payments": "3", "Success": "50 % of those that have ended"}
     merchant.client().post("/test/clock", json={"advance_seconds": 86_400})
     pay(merchant, 9.50)
     table = once(visitor, "33 %")
@@ -77,3 +78,11 @@ def test_the_other_environment_counts_for_itself(merchant: Merchant, visitor: Vi
     pay(merchant, 10)
     visitor.sets_up_second_step()
     assert "No payment was made in these days" in visitor.opens("/dashboard/live").text
+
+
+def test_live_says_that_nobody_can_pay_while_no_wallet_is_connected(visitor: Visitor) -> None:
+    visitor.sets_up_second_step()
+    said = "No mobile-money network is connected to live yet: payments can be made here, but nobody can pay them."
+    assert not wallets(livemode=True)
+    assert said in visitor.opens("/dashboard/live").text
+    assert "nobody can pay them" not in visitor.opens(HOME).text

@@ -62,6 +62,73 @@ def test_the_list_shows_what_the_address_asks_for(api: httpx2.Client, admin: Vis
     assert "አበበ ቢቂላ" in admin.get(PAYMENTS).text
 
 
+def test_a_search_that_finds_nothing_says_where_metadata_is_searched(api: httpx2.Client, admin: Visitor) -> None:
+    made = created(api, metadata={"order_id": "7001"})["id"]
+    page = admin.opens(f"{PAYMENTS}?search=7001")
+    assert listed(page) == []
+    assert "metadata is searched under Filters, as key=value" in text_of(page)
+    assert listed(admin.get(f"{PAYMENTS}?metadata=order_id%3D7001")) == [made]
+
+
+def wallet_number(visitor: Visitor, payment: dict[str, Any]) -> str:
+    page = visitor.get(f"{PAYMENTS}/{payment['id']}").text
+    match = re.search(r'<dt>Number at the wallet</dt><dd><code class="id">(\w+)</code>', page)
+    assert match is not None, page
+    return match[1]
+
+
+def test_a_paid_payment_shows_its_wallet_and_the_number_on_the_payers_receipt(
+    api: httpx2.Client, admin: Visitor
+) -> None:
+    payment, pending = paid(api), created(api)
+    shown, number = admin.get(f"{PAYMENTS}/{payment['id']}"), wallet_number(admin, payment)
+    assert "<dt>Wallet</dt><dd>telebirr</dd>" in shown.text
+    (receipt,) = re.findall(r'href="(/r/[^"]+)"', shown.text)
+    assert number in admin.get(receipt).text
+    unpaid = admin.get(f"{PAYMENTS}/{pending['id']}").text
+    assert ("Number at the wallet" in unpaid, "/r/" in unpaid) == (False, False)
+    columns = {row["Payment"]: (row["Wallet"], row["Number at the wallet"]) for row in exported(admin)}
+    assert columns == {payment["id"]: ("telebirr", number), pending["id"]: ("", "")}
+
+
+def test_a_payment_is_found_by_the_wallets_number_unless_a_reference_reads_so(
+    gateway: Gateway, api: httpx2.Client, admin: Visitor, signs_in: SignsIn
+) -> None:
+    payment = paid(api)
+    number = wallet_number(admin, payment)
+    for search in (number, number.lower()):
+        assert admin.get(f"{PAYMENTS}?search={search}").headers["location"] == f"{PAYMENTS}/{payment['id']}"
+    other = gateway.new_merchant()
+    assert listed(signs_in(other).opens(f"{PAYMENTS}?search={number}")) == []
+    other.close()
+    alike = created(api, reference=number)["id"]
+    assert listed(admin.opens(f"{PAYMENTS}?search={number}")) == [alike]
+    assert admin.opens(f"{PAYMENTS}?search=%00").status_code == 200
+
+
+def test_metadata_stands_under_a_heading_of_its_own(api: httpx2.Client, admin: Visitor) -> None:
+    heading = '<h3 id="metadata">Metadata</h3>'
+    with_it, without = created(api, metadata={"till": "3"}), created(api)
+    shown = admin.get(f"{PAYMENTS}/{with_it['id']}")
+    assert heading in shown.text
+    assert "Metadata till 3" in text_of(shown)
+    assert heading not in admin.get(f"{PAYMENTS}/{without['id']}").text
+    asked = api.post("/refunds", json={"payment_id": paid(api)["id"], "metadata": {"till": "3"}}).json()["data"]
+    assert heading in admin.get(f"/dashboard/sandbox/refunds/{asked['id']}").text
+    customer = api.post("/customers", json={"name": "Abebe", "email": "a@example.et", "metadata": {"till": "3"}})
+    assert heading in admin.get(f"/dashboard/sandbox/customers/{customer.json()['data']['id']}").text
+
+
+def test_the_time_line_calls_an_endpoint_by_its_description(
+    api: httpx2.Client, admin: Visitor, receiver: Receiver
+) -> None:
+    fields = {"url": receiver.url, "events": ["payment.created"], "description": "Our books"}
+    assert api.post("/webhooks", json=fields).status_code == 201
+    path = f"{PAYMENTS}/{created(api)['id']}"
+    assert eventually(lambda: "payment.created to Our books" in text_of(admin.get(path)), seconds=10)
+    assert receiver.url not in admin.get(path).text
+
+
 def test_a_filter_that_means_nothing_is_told_and_no_list_shown(admin: Visitor) -> None:
     for asked in ("status=paid", "date_from=yesterday", "metadata=shop", "customer=nobody", "cursor=x", "limit=1000"):
         assert admin.get(f"{PAYMENTS}?{asked}").status_code == 400, asked
@@ -217,7 +284,7 @@ def test_a_refund_is_asked_for_once_however_often_its_form_is_sent(api: httpx2.C
         ("1,00", "Give an amount"),
         ("-5", "Give an amount"),
         ("١٠", "Give an amount"),
-        ("100.01", "100.00 ETB of this payment can still be refunded."),
+        ("100.01", "This is too much: 100.00 ETB of this payment can still be refunded."),
         ("9" * 19, "Give an amount"),
     ],
 )

@@ -10,7 +10,7 @@ from tests.acceptance.test_dev import eventually
 from tests.support.dashboard import Visitor, errors, heading, notice, text_of
 from tests.support.database import account_of, query
 from tests.support.gateway import Gateway, Merchant
-from tests.support.money import demand_books_that_balance, found, paid, refund
+from tests.support.money import PAYS, created, demand_books_that_balance, found, paid, refund
 from zembil.accounts.model import Role
 
 REFUNDS = "/dashboard/sandbox/refunds"
@@ -96,6 +96,20 @@ def test_a_rejection_has_a_reason_and_frees_the_amount(api: httpx2.Client, admin
         assert "decided already" in notice(admin.opens(f"{path}/{decision}"))
         admin.sends(path, f"{path}/{decision}", reason="again")
         assert "only one that awaits approval can be decided" in notice(admin.get(path))
+
+
+@pytest.mark.parametrize("name", ["አበበ ቢቂላ", None])
+def test_before_a_refund_is_approved_its_phone_and_wallet_are_told(
+    api: httpx2.Client, admin: Visitor, name: str | None
+) -> None:
+    customer = {"phone": PAYS} | ({"name": name} if name else {})
+    payment = created(api, customer=customer, mobile_money_provider="mpesa")
+    assert eventually(lambda: found(api, payment)["status"] == "completed", seconds=10)
+    path = f"{REFUNDS}/{refund(api, payment, 40)['id']}"
+    whom = f"{name} , " if name else ""
+    assert f"Goes to {whom}{PAYS} at M-PESA" in text_of(admin.get(path))
+    to_whom = f"to {whom}" if name else ""
+    assert f"go back {to_whom}to {PAYS} at M-PESA." in text_of(admin.get(f"{path}/approve"))
 
 
 @pytest.mark.parametrize("role", [Role.DEVELOPER, Role.READ_ONLY])

@@ -17,6 +17,7 @@ import pytest
 
 from tests.support.dashboard import Visitor, errors, fetch, heading, new_user, text_of
 from tests.support.gateway import Gateway, Merchant
+from tests.support.money import paid, refund
 
 PATH = "/dashboard/sandbox/requests"
 ORDER = {
@@ -174,7 +175,7 @@ def demand_asks_alike(command: str, request: httpx2.Request, body: Any) -> None:
     assert again.path == request.url.path
     assert parse_qsl(again.query.decode(), True) == parse_qsl(request.url.query.decode(), True)
     as_it_is = ["--path-as-is"] if "/." in address else []
-    words = ["curl", "-X", request.method, *as_it_is, address, "-H", "Authorization: Bearer $ZEMBIL_KEY"]
+    words = ["curl", "-X", request.method, *as_it_is, address, "-H", "Authorization: Bearer $KEY"]
     if body is None:
         assert words_of(command) == words
     else:
@@ -188,7 +189,7 @@ def ran(command: str, client: httpx2.Client) -> bytes | None:
     if shutil.which("curl") is None:
         return None
     key = client.headers["Authorization"].removeprefix("Bearer ")
-    environment = {"PATH": os.environ["PATH"], "ZEMBIL_KEY": key}
+    environment = {"PATH": os.environ["PATH"], "KEY": key}
     done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, timeout=30, check=True)
     return done.stdout
 
@@ -228,7 +229,7 @@ def test_a_request_for_the_head_is_copied_without_its_body(merchant: Merchant, v
     answer = client.request("HEAD", "/payments?limit=2", json={"a": 1})
     page = page_once_written(visitor, f"{PATH}?search={request_id(answer)}", "Send it again")
     command, address = command_of(page), str(answer.request.url)
-    assert words_of(command) == ["curl", "--head", address, "-H", "Authorization: Bearer $ZEMBIL_KEY"]
+    assert words_of(command) == ["curl", "--head", address, "-H", "Authorization: Bearer $KEY"]
     again = ran(command, client)
     if again is not None:
         assert int(again.split()[1]) == answer.status_code
@@ -285,6 +286,34 @@ def test_a_refused_request_says_why(merchant: Merchant, visitor: Visitor) -> Non
     assert answer.status_code == 400
     page = page_once_written(visitor, f"{PATH}?search={request_id(answer)}", "validation_error")
     assert "What was answered" in page
+
+
+def test_the_list_says_why_each_refused_request_was_refused(merchant: Merchant, visitor: Visitor) -> None:
+    client = merchant.client()
+    client.post("/payments", json={"amount": "a lot", "currency": "ETB"})
+    missing = client.get("/payments/pay_00000000000000000000000000")
+    page_once_written(visitor, PATH, request_id(missing))
+    shown = text_of(visitor.get(PATH))
+    assert "400 validation_error: amount" in shown
+    assert "404 resource_not_found" in shown
+    assert "resource_not_found:" not in shown
+
+
+def test_what_a_request_made_is_a_link_to_its_page_where_it_has_one(merchant: Merchant, visitor: Visitor) -> None:
+    client = merchant.client()
+    payment = paid(client)
+    customer = client.post("/customers", json={"name": "Abebe", "email": "abebe@example.et"}).json()["data"]
+    asked = refund(client, payment, 10)
+    endpoint = client.post("/webhooks", json={"url": "https://shop.example.et/hooks", "events": ["*"]}).json()["data"]
+    for kind, made in (("payments", payment), ("customers", customer), ("refunds", asked)):
+        href = f'href="/dashboard/sandbox/{kind}/{made["id"]}"'
+        listed = page_once_written(visitor, f"{PATH}?search={made['id']}", "req_")
+        page = visitor.get(f"{PATH}/{re.findall(r'req_[0-9a-f]{26}', listed)[0]}").text
+        assert href in page
+    listed = page_once_written(visitor, f"{PATH}?search={endpoint['id']}", "req_")
+    page = visitor.get(f"{PATH}/{re.findall(r'req_[0-9a-f]{26}', listed)[0]}").text
+    assert endpoint["id"] in page
+    assert not re.search(rf'href="[^"]*{endpoint["id"]}', page)
 
 
 def test_the_list_shows_the_newest_first_and_filters(merchant: Merchant, visitor: Visitor) -> None:

@@ -236,7 +236,7 @@ class PaymentPages:
             if (
                 payment is None
                 or payment.status is not PaymentStatus.COMPLETED
-                or not hmac.compare_digest(view.receipt_secret(payment.link_secret), secret)
+                or not hmac.compare_digest(payment.receipt_secret, secret)
             ):
                 raise ResourceNotFound
             charge = await queries.find_paid_charge(conn, *key)

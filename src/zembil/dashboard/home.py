@@ -6,6 +6,7 @@ from datetime import timedelta
 from zembil.dashboard import home_queries, volume
 from zembil.dashboard.visits import Answer, Doorkeeper, Page, Route, Visit, page
 from zembil.db.pool import reading
+from zembil.rails import wallets
 
 _KEYS_WITHIN = timedelta(days=14)
 _DAYS = 14
@@ -42,6 +43,7 @@ class HomePages:
             "days": days,
             "whole": volume.whole(days),
             "most": max(days, key=lambda day: day.santim),
+            "can_be_paid": bool(wallets(livemode=visit.livemode)),
             "base_url": self.door.settings.base_url(livemode=visit.livemode),
         }
         return Page("home.html", context)

@@ -89,7 +89,7 @@ class PaymentPages:
         return Page("payments.html", context)
 
     async def _found(self, visit: Visit, search: str) -> Answer:
-        """An id leads to what it names; a phone and everything else become filters."""
+        """An id and a wallet's number lead to what they name; a phone and everything else become filters."""
         for prefix, path in ((Prefix.PAYMENT, PATH), (Prefix.REFUND, "/refunds"), (Prefix.CUSTOMER, "/customers")):
             if ids.parsed(prefix, search) is not None:
                 return GoTo(f"{path}/{search}")
@@ -101,6 +101,10 @@ class PaymentPages:
             return GoTo(f"{PATH}/{ids.shown(Prefix.PAYMENT, payment_id)}")
         if international(search).startswith("+"):
             return GoTo(f"{PATH}?{urlencode({'phone': search})}")
+        async with reading(self.door.db) as conn:
+            payment_id = await payments_queries.find_payment_of_receipt(conn, visit.account.id, search)
+        if payment_id is not None:
+            return GoTo(f"{PATH}/{ids.shown(Prefix.PAYMENT, payment_id)}")
         return GoTo(f"{PATH}?{urlencode({'reference': search})}")
 
     async def export(self, visit: Visit) -> Answer:
@@ -121,7 +125,7 @@ class PaymentPages:
         columns = [
             *("Payment", f"Created ({zone})", "Status", f"Amount ({money.CURRENCY})", f"Refunded ({money.CURRENCY})"),
             *("Reference", "Description", "Customer", "Name", "Phone", "E-mail", f"Ended ({zone})", "Transaction"),
-            *("Failed because", "Cancelled by", "Metadata"),
+            *("Failed because", "Cancelled by", "Metadata", "Wallet", "Number at the wallet"),
         ]
         return spreadsheets.download(
             f"payments-{visit.environment}-{day}.csv", columns, all_groups(), partial(_exported, visit.zone)
@@ -163,6 +167,7 @@ class PaymentPages:
             "word": words.PAYMENT[payment.status],
             "failure": FAILURE_MESSAGES[payment.failure_code] if payment.failure_code else None,
             "wallet": Wallet(payment.mobile_money_provider).brand if payment.mobile_money_provider else None,
+            "paid_by": next((charge for charge in happened.charges if charge.state is ChargeState.SUCCEEDED), None),
             "customer_id": ids.shown(Prefix.CUSTOMER, payment.customer_id) if payment.customer_id else None,
             "transaction_id": ids.shown(Prefix.TRANSACTION, payment.transaction_id) if payment.transaction_id else None,
             "metadata": metadata,
@@ -191,7 +196,9 @@ class PaymentPages:
             order = RefundOrder(payment_id=_payment_id(visit), amount_santim=amount_santim, reason=reason or None)
             try:
                 refund = await self._request_once(visit, order)
-            except (RefundExceedsAvailable, PaymentNotRefundable) as error:
+            except RefundExceedsAvailable as error:
+                form.fail("amount", f"This is too much: {error.message}")
+            except PaymentNotRefundable as error:
                 form.fail("amount", error.message)
             else:
                 self.charger.bell.ring()
@@ -341,6 +348,8 @@ def _exported(zone: tzinfo, row: PaymentRow) -> list[str]:
         row.failure_code.value if row.failure_code else "",
         row.cancellation_reason.value if row.cancellation_reason else "",
         spreadsheets.guarded(row.metadata),
+        row.wallet.brand if row.wallet else "",
+        spreadsheets.guarded(row.rail_reference),
     ]
 
 

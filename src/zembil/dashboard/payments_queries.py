@@ -32,15 +32,20 @@ class PaymentRow(Struct, frozen=True):
     reference: str | None
     description: str | None
     metadata: str | None  # as JSON
+    wallet: Wallet | None  # that paid it, as the next
+    rail_reference: str | None
 
 
 async def find_rows(conn: Connection, account_id: int, payment_ids: Sequence[uuid.UUID]) -> list[PaymentRow]:
     """These payments, newest first."""
     rows = await conn.fetch(
         """
-        SELECT id, status, amount_santim, refunded_santim, ended_at, transaction_id, failure_code, cancellation_reason,
-            customer_id, name, phone, email, reference, description, metadata
-        FROM payments WHERE account_id = $1 AND id = ANY ($2) ORDER BY id DESC
+        SELECT p.id, p.status, p.amount_santim, p.refunded_santim, p.ended_at, p.transaction_id, p.failure_code,
+            p.cancellation_reason, p.customer_id, p.name, p.phone, p.email, p.reference, p.description, p.metadata,
+            c.rail, c.rail_reference
+        FROM payments p
+            LEFT JOIN charges c ON c.account_id = p.account_id AND c.payment_id = p.id AND c.state = 'succeeded'
+        WHERE p.account_id = $1 AND p.id = ANY ($2) ORDER BY p.id DESC
         """,
         account_id,
         payment_ids,
@@ -62,6 +67,8 @@ async def find_rows(conn: Connection, account_id: int, payment_ids: Sequence[uui
             row["reference"],
             row["description"],
             row["metadata"],
+            Wallet(row["rail"]) if row["rail"] else None,
+            row["rail_reference"],
         )
         for row in rows
     ]
@@ -76,6 +83,7 @@ class ChargeRow(Struct, frozen=True):
     state: ChargeState
     failure_code: FailureCode | None
     raw_code: str | None
+    rail_reference: str | None
     ended_at: datetime | None
 
 
@@ -83,7 +91,7 @@ async def list_charges(conn: Connection, account_id: int, payment_id: uuid.UUID)
     """In their order; a payment has few."""
     rows = await conn.fetch(
         """
-        SELECT id, rail, phone, state, failure_code, raw_code, ended_at FROM charges
+        SELECT id, rail, phone, state, failure_code, raw_code, rail_reference, ended_at FROM charges
         WHERE account_id = $1 AND payment_id = $2 ORDER BY id
         """,
         account_id,
@@ -97,6 +105,7 @@ async def list_charges(conn: Connection, account_id: int, payment_id: uuid.UUID)
             ChargeState(row["state"]),
             FailureCode(row["failure_code"]) if row["failure_code"] else None,
             row["raw_code"],
+            row["rail_reference"],
             row["ended_at"],
         )
         for row in rows
@@ -129,7 +138,7 @@ class AttemptRow(Struct, frozen=True):
     delivery_id: uuid.UUID
     event_id: uuid.UUID
     status: DeliveryStatus  # of the delivery
-    url: str | None  # None: the endpoint is gone
+    endpoint: str | None  # its description, else its address; None: it is gone
     number: int | None
     started_at: datetime | None
     latency_ms: int | None
@@ -166,7 +175,8 @@ async def list_attempts_of_events(
         ), shown AS (
             SELECT * FROM found ORDER BY id LIMIT $3
         )
-        SELECT s.id, s.event_id, s.status, w.url, t.number, t.started_at, t.latency_ms, t.status_code, t.error
+        SELECT s.id, s.event_id, s.status, coalesce(nullif(w.description, ''), w.url) AS endpoint,
+            t.number, t.started_at, t.latency_ms, t.status_code, t.error
         FROM shown s
             LEFT JOIN webhook_endpoints w ON w.account_id = $1 AND w.id = s.endpoint_id
             LEFT JOIN delivery_attempts t ON t.account_id = $1 AND t.delivery_id = s.id
@@ -181,7 +191,7 @@ async def list_attempts_of_events(
             row["id"],
             row["event_id"],
             DeliveryStatus(row["status"]),
-            row["url"],
+            row["endpoint"],
             row["number"],
             row["started_at"],
             row["latency_ms"],
@@ -195,5 +205,25 @@ async def list_attempts_of_events(
 async def find_payment_of_charge(conn: Connection, account_id: int, charge_id: uuid.UUID) -> uuid.UUID | None:
     payment_id: uuid.UUID | None = await conn.fetchval(
         "SELECT payment_id FROM charges WHERE account_id = $1 AND id = $2", account_id, charge_id
+    )
+    return payment_id
+
+
+async def find_payment_of_receipt(conn: Connection, account_id: int, number: str) -> uuid.UUID | None:
+    """The payment that a wallet knows by its own number; a reference of the merchant's that reads alike comes first.
+
+    Were two wallets to give the same number, it is the newer payment.
+    """
+    payment_id: uuid.UUID | None = await conn.fetchval(
+        """
+        SELECT payment_id FROM charges
+        WHERE account_id = $1 AND rail = ANY ($2) AND rail_reference = ANY ($3)
+            AND NOT EXISTS (SELECT FROM payments WHERE account_id = $1 AND reference = $4)
+        ORDER BY id DESC LIMIT 1
+        """,
+        account_id,
+        [wallet.value for wallet in Wallet],
+        [number, number.upper()],
+        number,
     )
     return payment_id

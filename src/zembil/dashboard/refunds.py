@@ -14,7 +14,7 @@ from zembil.dashboard.visits import Answer, Doorkeeper, GoTo, Notice, Page, Rout
 from zembil.db.pool import reading, transaction
 from zembil.errors import InvalidState, ResourceNotFound, SelfApprovalForbidden
 from zembil.ids import Prefix
-from zembil.payments.queries import find_payment
+from zembil.payments.queries import find_charge, find_payment
 from zembil.refunds import operations
 from zembil.refunds.model import SYSTEM, Refund, RefundState, RefundStatus
 from zembil.refunds.queries import find_refund, list_refunds
@@ -82,8 +82,9 @@ class RefundPages:
         async with reading(self.door.db) as conn:
             refund = await find_refund(conn, visit.account.id, refund_id)
             payment = await find_payment(conn, visit.account.id, refund.payment_id) if refund else None
+            charge = await find_charge(conn, visit.account.id, refund.charge_id) if refund else None
             names = await names_of_people(conn, visit.user.merchant_id)
-        if refund is None or payment is None:
+        if refund is None or payment is None or charge is None:
             raise ResourceNotFound
         metadata: dict[str, str] = json.loads(bytes(refund.metadata)) if refund.metadata else {}
         context = {
@@ -93,6 +94,8 @@ class RefundPages:
             "word": words.of_refund(refund),
             "payment": payment,
             "payment_id": ids.shown(Prefix.PAYMENT, refund.payment_id),
+            "phone": charge.phone or "a number that was erased",
+            "wallet": charge.rail.brand,
             "requested_by": _name(refund.requested_by, names),
             "approved_by": _name(refund.approved_by, names) if refund.approved_by else None,
             "is_waiting": refund.state is RefundState.PENDING_APPROVAL,

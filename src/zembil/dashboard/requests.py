@@ -8,6 +8,9 @@ from datetime import datetime
 from enum import StrEnum
 from urllib.parse import quote
 
+import msgspec
+from msgspec import Struct
+
 from zembil import ids
 from zembil.accounts.queries import find_api_key
 from zembil.dashboard.forms import Choice
@@ -22,6 +25,22 @@ from zembil.web.request_queries import LoggedRequest
 
 PATH = "/requests"
 _WITH_ONE_KEY_MAX = 100
+_PAGES = {Prefix.PAYMENT: "/payments", Prefix.REFUND: "/refunds", Prefix.CUSTOMER: "/customers"}
+
+
+class _Fault(Struct):
+    field: str
+
+
+class _Error(Struct):
+    code: str
+    details: list[_Fault] = []
+
+
+class _Refusal(Struct):
+    """An answer that was no success, as the log keeps it."""
+
+    error: _Error
 
 
 class _Outcome(StrEnum):
@@ -77,7 +96,7 @@ class RequestLogPages:
 
     def _listed(self, visit: Visit, requests: Sequence[LoggedRequest], next_cursor: str | None) -> Page:
         context = {
-            "requests": [(ids.shown_request_id(request.id), request) for request in requests],
+            "requests": [(ids.shown_request_id(request.id), request, _why(request)) for request in requests],
             "created_at": _created_at,
             "next_cursor": next_cursor,
             "days": self.door.settings.request_log_days,
@@ -101,6 +120,7 @@ class RequestLogPages:
             "request": request,
             "request_id": visit.value("id"),
             "at": _created_at(request),
+            "object_path": _path_of(request.object_id or ""),
             "key_name": key.name if key else ids.shown(Prefix.KEY, request.key_id),
             "body": _indented(request.request_body),
             "refusal": _indented(request.refusal),
@@ -113,6 +133,21 @@ class RequestLogPages:
 
 def _created_at(request: LoggedRequest) -> datetime:
     return ids.created_at(request.id)
+
+
+def _path_of(object_id: str) -> str | None:
+    """Where the page of what a request made or changed is, if there is one."""
+    found = (path for prefix, path in _PAGES.items() if ids.parsed(prefix, object_id) is not None)
+    return next((f"{path}/{object_id}" for path in found), None)
+
+
+def _why(request: LoggedRequest) -> str | None:
+    """The code of the error that was answered, and its first faulty field."""
+    try:
+        error = msgspec.json.decode(request.refusal or "", type=_Refusal).error
+    except msgspec.MsgspecError:
+        return None
+    return f"{error.code}: {error.details[0].field}" if error.details else error.code
 
 
 def _indented(text: str | None) -> str | None:
@@ -131,7 +166,7 @@ def _command(request: LoggedRequest, origin: str) -> str:
     as_it_is = " --path-as-is" if "/." in request.path else ""
     # curl takes brackets of an address for a pattern; only those of our marks stand there as they are.
     literally = " --globoff" if "[" in address else ""
-    lines = [f"curl {method}{as_it_is}{literally} {shlex.quote(address)}", '-H "Authorization: Bearer $ZEMBIL_KEY"']
+    lines = [f"curl {method}{as_it_is}{literally} {shlex.quote(address)}", '-H "Authorization: Bearer $KEY"']
     if request.request_body and request.method != "HEAD":  # with which curl sends none
         lines += ["-H 'Content-Type: application/json'", f"--data-raw {shlex.quote(request.request_body)}"]
     return " \\\n  ".join(lines)

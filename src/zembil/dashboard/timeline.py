@@ -125,7 +125,7 @@ def _attempts(
 ) -> Iterator[Line]:
     for attempt in attempts:
         event = told[attempt.event_id]
-        where = attempt.url or "an endpoint that is gone"
+        where = attempt.endpoint or "an endpoint that is gone"
         path = delivery_path(ids.shown(Prefix.DELIVERY, attempt.delivery_id))
         if attempt.number is None or attempt.started_at is None:
             state = words.DELIVERY[attempt.status]

@@ -1,5 +1,6 @@
 """Payments and charges, and what merchants see of them."""
 
+import hashlib
 import uuid
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -114,6 +115,15 @@ class Payment:
     @property
     def link_token(self) -> str:
         return ids.link_token(self.account_id, self.id, self.link_secret)
+
+    @property
+    def receipt_secret(self) -> bytes:
+        return hashlib.sha256(b"receipt|" + self.link_secret).digest()[:16]
+
+    @property
+    def receipt_token(self) -> str:
+        """Of the receipt's link: whoever has the payment link can make it, and it does not lead back to that."""
+        return ids.link_token(self.account_id, self.id, self.receipt_secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
