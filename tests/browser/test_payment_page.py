@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import zxingcpp
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Error, expect
 
 from tests.browser.conftest import LOCAL_NETWORK_NAME, NewPerson
 from tests.browser.person import Person
@@ -134,10 +134,18 @@ async def test_two_tabs_that_pay_at_once_make_one_charge(
     await asyncio.gather(*(tab.pays_with() for tab in tabs))
     for tab in tabs:
         await tab.sees("Check your phone")
-    await asyncio.gather(*(tab.answers("Approve") for tab in tabs))
+    await asyncio.gather(*(approves(tab) for tab in tabs))
     for tab in tabs:
         await tab.sees("Paid")
     assert await charge_states(gateway, payment["payment_link"]) == ["succeeded"]
+
+
+async def approves(tab: Person) -> None:
+    """Unless the other tab was so much quicker that this one knows already."""
+    try:
+        await tab.answers("Approve")
+    except Error:
+        await tab.sees("Paid")
 
 
 async def test_the_page_of_a_paid_payment_takes_no_more_money(

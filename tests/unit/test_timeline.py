@@ -3,8 +3,10 @@
 from datetime import UTC, datetime, timedelta
 
 from zembil import ids
-from zembil.dashboard.payments_queries import EventRow
+from zembil.dashboard.payments_queries import ChargeRow, EventRow
 from zembil.dashboard.timeline import Happened, Line, lines
+from zembil.payments.model import ChargeState
+from zembil.rails.rail import Wallet
 from zembil.web.request_queries import LoggedRequest
 from zembil.webhooks.model import EventType
 
@@ -22,10 +24,24 @@ def event(at: datetime, *, ahead: timedelta = NONE) -> EventRow:
     return EventRow(ids.new_id(at), PAYMENT, EventType.PAYMENT_CREATED, at + ahead)
 
 
-def shown(*happened: LoggedRequest | EventRow, clock_offset: timedelta = NONE) -> list[Line]:
+def charge(at: datetime) -> ChargeRow:
+    return ChargeRow(
+        id=ids.new_id(at),
+        rail=Wallet.TELEBIRR,
+        phone="+251911223344",
+        state=ChargeState.AWAITING_CUSTOMER,
+        failure_code=None,
+        raw_code=None,
+        rail_reference=None,
+        ended_at=None,
+    )
+
+
+def shown(*happened: LoggedRequest | EventRow | ChargeRow, clock_offset: timedelta = NONE) -> list[Line]:
     requests = [what for what in happened if isinstance(what, LoggedRequest)]
     events = [what for what in happened if isinstance(what, EventRow)]
-    on_record = Happened(requests=requests, events=events, charges=[], refunds=[], attempts=[])
+    charges = [what for what in happened if isinstance(what, ChargeRow)]
+    on_record = Happened(requests=requests, events=events, charges=charges, refunds=[], attempts=[])
     return lines(on_record, clock_offset=clock_offset, process_offset=NONE, delivery_path=lambda _: None)
 
 
@@ -54,3 +70,9 @@ def test_a_request_stands_in_the_time_that_the_account_had_then() -> None:
     first, second = shown(request(NOON), event(NOON + A_BIT, ahead=DAY), clock_offset=2 * DAY)
     assert (first.kind, first.at) == ("Request", NOON + DAY)
     assert second.at == NOON + DAY + A_BIT
+
+
+def test_a_request_to_charge_stands_before_its_charge_although_the_clocks_differ() -> None:
+    asked = request(NOON + A_BIT, path="/pay_1/charge")
+    assert kinds(shown(asked, charge(NOON))) == ["Request", "Charge"]
+    assert kinds(shown(asked, charge(NOON - timedelta(seconds=1)))) == ["Charge", "Request"]

@@ -57,7 +57,7 @@ def lines(
     refunds = {refund.id: refund for refund in happened.refunds}
     told = {event.id: event for event in happened.events}
     found = [
-        *(_request(request, happened.events, clock_offset, process_offset) for request in happened.requests),
+        *(_request(request, happened, clock_offset, process_offset) for request in happened.requests),
         *_charges(happened.charges),
         *(_event(event, refunds) for event in happened.events),
         *_attempts(happened.attempts, told, delivery_path),
@@ -65,22 +65,24 @@ def lines(
     return sorted(found, key=lambda line: line.at)  # stable: what came together stays in this order
 
 
-def _request(
-    request: LoggedRequest, events: Iterable[EventRow], clock_offset: timedelta, process_offset: timedelta
-) -> Line:
+def _request(request: LoggedRequest, happened: Happened, clock_offset: timedelta, process_offset: timedelta) -> Line:
     """The event that a request caused says how far the account's clock was ahead then.
 
-    The one that made the payment never stands behind its event. Others come so long before theirs that it does not
-    matter how far clocks differ, and may come soon after the event of the request before.
+    What made the payment, or charged it, never stands behind that. Other requests come so long before their events that
+    it does not matter how far clocks differ, and may come soon after the event of the request before.
     """
     at = ids.created_at(request.id) + process_offset
     since = at - _CLOCKS_DIFFER_MAX if (request.method, request.path[-9:]) == ("POST", "/payments") else at
-    if caused := next((event for event in events if ids.created_at(event.id) >= since), None):
+    if caused := next((event for event in happened.events if ids.created_at(event.id) >= since), None):
         at, clock_offset = min(at, ids.created_at(caused.id)), caused.created_at - ids.created_at(caused.id)
+    at += clock_offset
+    if request.path.endswith("/charge"):
+        begun = (ids.created_at(charge.id) for charge in happened.charges)
+        at = min([at, *(began for began in begun if began >= at - _CLOCKS_DIFFER_MAX)])
     request_id = ids.shown_request_id(request.id)
     kind = "good" if request.status < 400 else "wait" if request.status < 500 else "bad"
     return Line(
-        at + clock_offset,
+        at,
         "Request",
         f"{request.method} {request.path}",
         f"/requests/{request_id}",
