@@ -111,9 +111,10 @@ async def test_a_person_cancels(merchant: Merchant, person: Person) -> None:
 
 
 async def test_an_expired_payment_cannot_be_paid_from_a_page_opened_before(
-    gateway: Gateway, merchant: Merchant, person: Person
+    gateway: Gateway, merchant: Merchant, new_person: NewPerson
 ) -> None:
     payment = new_payment(merchant, expires_in=300)
+    person = await new_person(javascript=False)  # with it, the page would know
     await person.opens(payment["payment_link"])
     await expect(person.page.get_by_text("Time left to pay: about 4 more minutes")).to_be_visible()
     merchant.client().post("/test/clock", json={"advance_seconds": 300})
@@ -128,7 +129,7 @@ async def test_two_tabs_that_pay_at_once_make_one_charge(
     gateway: Gateway, merchant: Merchant, new_person: NewPerson
 ) -> None:
     payment = new_payment(merchant)
-    tabs = [await new_person(), await new_person()]
+    tabs = [await new_person(javascript=False), await new_person(javascript=False)]  # with it, they know of each other
     for tab in tabs:
         await tab.opens(payment["payment_link"])
     await asyncio.gather(*(tab.pays_with() for tab in tabs))
