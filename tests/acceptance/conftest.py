@@ -1,12 +1,14 @@
 """Fixtures of the acceptance tests."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Protocol
 
 import pytest
 
 from tests.support.dashboard import Visitor, signed_in
 from tests.support.gateway import Gateway, Merchant
+from tests.support.receiver import Answer, Receiver
 from zembil.accounts.model import Role
 
 
@@ -40,3 +42,16 @@ def signs_in(gateway: Gateway) -> Iterator[SignsIn]:
 def admin(signs_in: SignsIn, merchant: Merchant) -> Visitor:
     """An admin of the test's merchant."""
     return signs_in(merchant)
+
+
+@pytest.fixture
+def listen() -> Iterator[Callable[[Answer], Receiver]]:
+    """Makes receivers."""
+    with ExitStack() as stack:
+
+        def make(answer: Answer) -> Receiver:
+            receiver = Receiver(answer)
+            stack.callback(receiver.close)
+            return receiver
+
+        yield make

@@ -5,8 +5,7 @@ import struct
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -24,19 +23,6 @@ COFFEE = {"amount": 150.00, "currency": "ETB", "description": "ቡና"}
 MINUTE, TEN_MINUTES = 60, 600
 
 Start = Callable[..., Gateway]
-
-
-@pytest.fixture
-def listen() -> Iterator[Callable[[Answer], Receiver]]:
-    """Makes receivers."""
-    with ExitStack() as stack:
-
-        def make(answer: Answer) -> Receiver:
-            receiver = Receiver(answer)
-            stack.callback(receiver.close)
-            return receiver
-
-        yield make
 
 
 def register(api: httpx2.Client, url: str, *events: str) -> dict[str, Any]:

@@ -1,9 +1,8 @@
 """Deliveries over HTTP: each is found with all its attempts, sent again by hand, recovered, or made for a test."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -21,19 +20,6 @@ from zembil.webhooks.model import EventType
 
 UNKNOWN = "dlv_00000000000000000000000000"
 NOWHERE = "http://127.0.0.1:9/"
-
-
-@pytest.fixture
-def listen() -> Iterator[Callable[[Answer], Receiver]]:
-    """Makes receivers."""
-    with ExitStack() as stack:
-
-        def make(answer: Answer) -> Receiver:
-            receiver = Receiver(answer)
-            stack.callback(receiver.close)
-            return receiver
-
-        yield make
 
 
 class Told:

@@ -3,8 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 
 import pytest
@@ -18,19 +17,6 @@ Start = Callable[..., Gateway]
 
 HEALTHY_OF_EACH = 10
 UNLIMITED = {"ZEMBIL_RATE_LIMIT_SANDBOX": "0"}
-
-
-@pytest.fixture
-def listen() -> Iterator[Callable[[Answer], Receiver]]:
-    """Makes receivers."""
-    with ExitStack() as stack:
-
-        def make(answer: Answer) -> Receiver:
-            receiver = Receiver(answer)
-            stack.callback(receiver.close)
-            return receiver
-
-        yield make
 
 
 class Held:

@@ -2,8 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
@@ -19,19 +18,6 @@ from tests.support.receiver import Answer, Receiver
 UNKNOWN = "whk_00000000000000000000000000"
 URL = "https://shop.example.et/hooks"
 SETTLED_SECONDS = 0.6
-
-
-@pytest.fixture
-def listen() -> Iterator[Callable[[Answer], Receiver]]:
-    """Makes receivers."""
-    with ExitStack() as stack:
-
-        def make(answer: Answer) -> Receiver:
-            receiver = Receiver(answer)
-            stack.callback(receiver.close)
-            return receiver
-
-        yield make
 
 
 def registered(api: httpx2.Client, **fields: Any) -> dict[str, Any]:
